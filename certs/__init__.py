@@ -1,0 +1,1 @@
+"""Certificates: issuing is pure, storing and watching are not."""

@@ -1,0 +1,80 @@
+"""Every rule, listed by hand in the order of evaluation: the only list."""
+
+from typing import Any, Final
+
+from rules import constraints
+from rules.constraints import Constraint
+from rules.eviction import (
+    active_reports,
+    completion_times,
+    expected_completion_times,
+    final_conditions,
+    fixed_target_responders,
+    heartbeat_times,
+    matching_responders,
+    reported_completion,
+    responder_priorities,
+    responder_states,
+    silence_before_handover,
+    start_times,
+    tracked_responders,
+)
+from rules.guards import (
+    condition_finality,
+    first_sync,
+    heartbeat_spacing,
+    managing_priority,
+    requesters_preserved,
+    response_budget,
+)
+from rules.meta import conditions, object_metadata
+from rules.pod import fixed_pod_responders, no_scheduling_group, readable_annotation
+from rules.rule import Rule
+
+
+def _declared(limit: type[Constraint]) -> Rule[Any]:
+    return Rule(name=limit.rule, doc=limit.__doc__ or "")
+
+
+DECLARED: Final[tuple[Rule[Any], ...]] = tuple(map(_declared, constraints.CONSTRAINTS))
+"""Limits that models declare; :mod:`rules.declared` applies them to every kind."""
+
+EVICTION_REQUEST: Final[tuple[Rule[Any], ...]] = (object_metadata.RULE, conditions.RULE)
+
+EVICTION: Final[tuple[Rule[Any], ...]] = (
+    object_metadata.RULE,
+    conditions.RULE,
+    final_conditions.RULE,
+    fixed_target_responders.RULE,
+    tracked_responders.RULE,
+    responder_priorities.RULE,
+    responder_states.RULE,
+    silence_before_handover.RULE,
+    reported_completion.RULE,
+    matching_responders.RULE,
+    active_reports.RULE,
+    start_times.RULE,
+    heartbeat_times.RULE,
+    expected_completion_times.RULE,
+    completion_times.RULE,
+    first_sync.RULE,
+    condition_finality.RULE,
+    heartbeat_spacing.RULE,
+    requesters_preserved.RULE,
+)
+
+POD: Final[tuple[Rule[Any], ...]] = (
+    readable_annotation.RULE,
+    fixed_pod_responders.RULE,
+    no_scheduling_group.RULE,
+    managing_priority.RULE,
+    response_budget.RULE,
+)
+
+RULES: Final[dict[str, Rule[Any]]] = {
+    rule.name: rule for rule in (*DECLARED, *EVICTION_REQUEST, *EVICTION, *POD)
+}
+"""Every rule by its id."""
+
+GUARDS: Final[dict[str, Rule[Any]]] = {name: rule for name, rule in RULES.items() if rule.guard}
+"""The rules whose enforcement the configuration may set."""

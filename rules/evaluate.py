@@ -1,0 +1,143 @@
+"""From a request to a verdict: every violation at once, each with its rule."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rules import catalog
+from rules.api import Eviction, EvictionRequest, Pod
+from rules.declared import Declared, Field, fields_of, walk
+from rules.field import FieldError, Path
+from rules.pod.declaration import declarations
+from rules.request import STATUS, Judged, Operation, Request
+from rules.rule import Check, Context, Enforcement, Outcome, Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the configuration says about enforcement."""
+
+    enforcement: Mapping[str, Enforcement] = field(default_factory=dict)
+    """Guard id → enforcement, where it differs from the guard's default."""
+    audit_only: bool = False
+    """Admit everything; what would have been denied or warned about is audited."""
+    response_budget: int = Context.response_budget
+    """How many silent responders a pod may make a drain wait for."""
+
+    def of(self, rule: Rule[Any]) -> Enforcement:
+        """How ``rule`` is enforced."""
+        chosen = self.enforcement.get(rule.name, rule.enforcement) if rule.guard else Enforcement.DENY
+        return Enforcement.AUDIT if self.audit_only and chosen != Enforcement.OFF else chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken rule, where it is broken, and what that means."""
+
+    rule: str
+    error: FieldError
+    enforcement: Enforcement
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to answer: denied if any violation is enforced so."""
+
+    violations: tuple[Violation, ...] = ()
+
+    def enforced(self, enforcement: Enforcement) -> tuple[Violation, ...]:
+        """The violations that are enforced in that way."""
+        return tuple(v for v in self.violations if v.enforcement == enforcement)
+
+    @property
+    def denied(self) -> tuple[Violation, ...]:
+        """The violations for which the request is refused."""
+        return self.enforced(Enforcement.DENY)
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the request is admitted."""
+        return not self.denied
+
+
+ADMITTED: Final = Verdict()
+
+_RULES: Final[dict[type[Judged], tuple[Rule[Any], ...]]] = {
+    Eviction: catalog.EVICTION,
+    EvictionRequest: catalog.EVICTION_REQUEST,
+    Pod: catalog.POD,
+}
+
+
+def evaluate(request: Request, policy: Policy = Policy()) -> Verdict:
+    """Judge ``request``. Total and deterministic: no clock, no I/O, no exception.
+
+    Only writes of the main resource and of ``/status`` are judged; everything else is admitted.
+    """
+    new, old = request.object, request.old_object
+    slot = _slot(request)
+    if new is None or slot is None or (slot != "create" and old is None):
+        return ADMITTED
+    found: list[Violation] = []
+    for limit in _walk_limits(request):
+        _add(found, catalog.RULES[limit.rule], limit.error, policy)
+    context = Context(
+        now=request.now,
+        root=request.root,
+        response_budget=policy.response_budget,
+        status=_status_pair(new, old),
+    )
+    for rule in _RULES[type(new)]:
+        check: Check[Any] | None = getattr(rule, slot)
+        if check is not None:
+            for error in check(new, old=old, context=context):
+                _add(found, rule, error, policy)
+    return Verdict(tuple(found)) if found else ADMITTED
+
+
+def _slot(request: Request) -> str | None:
+    match request.operation, request.subresource:
+        case Operation.CREATE, "":
+            return "create"
+        case Operation.UPDATE, "":
+            return "update"
+        case Operation.UPDATE, subresource if subresource == STATUS:
+            return "update_status"
+    return None
+
+
+def _status_pair(new: Judged, old: Judged | None) -> Any:
+    if isinstance(new, Eviction) and isinstance(old, Eviction):
+        return new.status, old.status
+    return None
+
+
+def _add(found: list[Violation], rule: Rule[Any], error: FieldError, policy: Policy) -> None:
+    enforcement = policy.of(rule)
+    if enforcement != Enforcement.OFF:
+        found.append(Violation(rule.name, error, enforcement, rule.outcome))
+
+
+def _walk_limits(request: Request) -> Iterator[Declared]:
+    new, old, updating = request.object, request.old_object, request.operation == Operation.UPDATE
+    if isinstance(new, Pod):
+        yield from _walk_pod(new, old, request.root, updating=updating)
+    elif new is not None:
+        part = "status" if request.subresource == STATUS else "spec"
+        value = getattr(new, part)
+        twin = getattr(old, part) if old is not None else None
+        yield from walk(Path(part), value, twin, updating=updating)
+
+
+def _walk_pod(new: Pod, old: Any, root: Path, *, updating: bool) -> Iterator[Declared]:
+    for declared, stored in zip(declarations(new, root), declarations(old, root), strict=True):
+        if declared.responders != stored.responders:
+            yield from _RESPONDERS.walk(
+                declared.path, declared.responders, stored.responders, updating=updating
+            )
+
+
+_RESPONDERS: Final[Field] = next(
+    limit for limit in fields_of(type(Pod().spec)) if limit.attribute == "eviction_responders"
+)

@@ -1,0 +1,1 @@
+"""Rules about what every Kubernetes object carries: metadata and conditions."""

@@ -1,0 +1,69 @@
+"""Conditions must be well formed: a unique type, a status, a reason and a transition time.
+
+Why: requesters wait for conditions, and generic tools read them. Unlike most rules this one judges
+unchanged conditions too, as Kubernetes does.
+Source: apimachinery pkg/apis/meta/v1/validation, ``ValidateConditions``.
+Admitted: {type: TargetEvicted, status: "False", reason: AwaitingEviction, lastTransitionTime: …}
+Refused: {type: TargetEvicted, status: "false", reason: "awaiting eviction"}
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from rules import formats
+from rules.api import Condition, ConditionStatus, Eviction, EvictionRequest
+from rules.constraints import repeated
+from rules.field import FieldError, Path, duplicate, invalid, not_supported, required, too_long
+from rules.rule import Context, Rule
+from rules.times import ZERO
+
+_FIELD = Path("status.conditions")
+_STATUSES: Final = tuple(ConditionStatus)
+_MAX_REASON: Final = 1024
+"""In bytes (``maxReasonLen``)."""
+_MAX_MESSAGE: Final = 32 * 1024
+"""In bytes (``maxMessageLen``)."""
+
+
+def _check(
+    new: Eviction | EvictionRequest, *, old: Eviction | EvictionRequest, context: Context
+) -> Iterator[FieldError]:
+    conditions = new.status.conditions
+    for position in repeated(condition.type for condition in conditions):
+        yield duplicate(_FIELD.index(position), conditions[position].type)
+    for position, condition in enumerate(conditions):
+        yield from _judge(_FIELD.index(position), condition)
+
+
+def _judge(path: Path, condition: Condition) -> Iterator[FieldError]:
+    if not condition.type:
+        yield required(path.child("type"))
+    elif not formats.is_qualified_name(condition.type):
+        yield invalid(path.child("type"), condition.type, formats.QUALIFIED_NAME_HELP)
+    if not condition.status:
+        yield required(path.child("status"))
+    elif condition.status not in _STATUSES:
+        yield not_supported(path.child("status"), condition.status, _STATUSES)
+    if condition.observed_generation < 0:
+        field = path.child("observedGeneration")
+        yield invalid(field, condition.observed_generation, "must be greater than or equal to 0")
+    if condition.last_transition_time in (None, ZERO):
+        yield required(path.child("lastTransitionTime"))
+    if not condition.reason:
+        yield required(path.child("reason"))
+    else:
+        yield from _judge_reason(path.child("reason"), condition.reason)
+    if not formats.fits(condition.message, _MAX_MESSAGE):
+        yield too_long(path.child("message"), _MAX_MESSAGE, "bytes")
+
+
+def _judge_reason(path: Path, reason: str) -> Iterator[FieldError]:
+    if not formats.is_condition_reason(reason):
+        yield invalid(path, reason, formats.CONDITION_REASON_HELP)
+    if not formats.fits(reason, _MAX_REASON):
+        yield too_long(path, _MAX_REASON, "bytes")
+
+
+RULE: Rule[Eviction | EvictionRequest] = Rule(
+    name="well-formed-conditions", doc=__doc__, update_status=_check
+)

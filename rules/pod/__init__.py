@@ -1,0 +1,1 @@
+"""What pods and pod templates declare about their eviction."""

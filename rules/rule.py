@@ -1,0 +1,80 @@
+"""What a rule is: a name, a document, and the checks that it runs on each kind of write."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Generic, Protocol, TypeVar
+
+from rules import states
+from rules.api import EvictionStatus
+from rules.field import FieldError, Path
+
+
+class Enforcement(StrEnum):
+    """What happens when a rule is broken."""
+
+    DENY = "deny"
+    WARN = "warn"
+    AUDIT = "audit"
+    OFF = "off"
+
+
+class Outcome(StrEnum):
+    """The reason of a denial, as in ``metav1.Status``."""
+
+    INVALID = "Invalid"
+    """The object is wrong, whoever writes it: HTTP 422."""
+    FORBIDDEN = "Forbidden"
+    """This caller may not do it, or claims what is not true: HTTP 403."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a check may know besides the two objects. Not slotted: it caches what rules share."""
+
+    now: datetime
+    root: Path = Path()
+    """Where the judged shape stands inside its document, see :class:`rules.request.Request`."""
+    response_budget: int = 5
+    """How many silent responders a pod may make a drain wait for; each costs 20 minutes."""
+    status: tuple[EvictionStatus, EvictionStatus] | None = None
+    """The new and the stored status of an Eviction, on its status writes."""
+
+    @cached_property
+    def progress(self) -> states.Progress | None:
+        """The status write as a step of the state machine, read once for all rules."""
+        return states.progress(*self.status) if self.status is not None else None
+
+
+ModelT = TypeVar("ModelT", contravariant=True)
+
+
+class Check(Protocol[ModelT]):
+    """Yields an error for each way in which ``new`` breaks a rule; ``old`` is the stored object."""
+
+    def __call__(self, new: ModelT, *, old: Any, context: Context) -> Iterator[FieldError]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule(Generic[ModelT]):
+    """One rule of the catalogue.
+
+    The slots say which writes the rule looks at: ``create`` and ``update`` those of the main
+    resource, where ``status`` does not count, ``update_status`` those of ``/status``, where ``spec``
+    and most of ``metadata`` do not count. A rule without slots is a declared limit
+    (:mod:`rules.constraints`), which :mod:`rules.declared` applies.
+    """
+
+    name: str
+    doc: str
+    """Requirement, why and source; what ``usher explain`` shows."""
+    create: Check[ModelT] | None = None
+    update: Check[ModelT] | None = None
+    update_status: Check[ModelT] | None = None
+    guard: bool = False
+    """Whether this is Usher's own (``rules.md`` B) and not one of the API's built-in rules."""
+    enforcement: Enforcement = Enforcement.DENY
+    """What happens when it is broken, unless the configuration says otherwise."""
+    outcome: Outcome = Outcome.INVALID

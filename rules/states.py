@@ -1,0 +1,234 @@
+"""The responders' state machine: order, states, deadlines. Shared with the controller.
+
+Responders are worked off one after another in :func:`processing_order`. Exactly one is Active at
+a time; when it leaves Active for a processed state the next one becomes Active in the same write.
+A *final* write (a true TargetEvicted or Failed condition) ends the process: nobody is Active any
+more. Source: ``EvictionStatus`` in v1alpha1/types.go and pkg/apis/lifecycle/validation, 1.37.2.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from rules.api import (
+    MAX_TARGET_RESPONDERS,
+    Condition,
+    ConditionStatus,
+    ConditionType,
+    EvictionStatus,
+    ResponderState,
+    ResponderStatus,
+    TargetResponder,
+)
+from rules.times import format_time
+
+HEARTBEAT_DEADLINE: Final = timedelta(minutes=20)
+"""Silence after which a responder may be passed over (types.go, ``state``)."""
+CLOCK_SKEW: Final = timedelta(seconds=30)
+"""How far clocks of different parties may differ; an instant is "present" within less than it."""
+MAX_EXPECTED_COMPLETION: Final = timedelta(days=10 * 365)
+"""How far ahead a responder may expect to complete."""
+HEARTBEAT_SPACING: Final = timedelta(seconds=20)
+"""Responders should not report more often (types.go, ``heartbeatTime``)."""
+
+FINAL_CONDITIONS: Final = (ConditionType.TARGET_EVICTED, ConditionType.FAILED)
+"""Either of them, when True, ends an eviction."""
+
+INACTIVE: Final[frozenset[str]] = frozenset({ResponderState.INACTIVE})
+ACTIVE: Final[frozenset[str]] = frozenset({ResponderState.ACTIVE})
+PROCESSED: Final[frozenset[str]] = frozenset(
+    {ResponderState.INTERRUPTED, ResponderState.CANCELED, ResponderState.COMPLETED}
+)
+"""States that a responder reaches from Active and never leaves."""
+
+TRANSITIONS: Final[Mapping[str, frozenset[str]]] = {
+    ResponderState.INACTIVE: INACTIVE | ACTIVE,
+    ResponderState.ACTIVE: ACTIVE | PROCESSED,
+    **{state: frozenset({state}) for state in PROCESSED},
+}
+"""Where each state can lead, staying included; who may move when is :func:`expected_states`."""
+
+
+def processing_order(responders: Iterable[TargetResponder]) -> list[TargetResponder]:
+    """``responders`` in the order in which they become Active.
+
+    Priority descending (unset last); ties by domain labels from the top one down, a parent domain
+    before its children; the key last.
+    """
+    return sorted(responders, key=_order_key)
+
+
+def _order_key(responder: TargetResponder) -> tuple[bool, int, list[str], str]:
+    domain, _, key = responder.name.partition("/")
+    priority = responder.priority
+    return priority is None, -(priority or 0), domain.split(".")[::-1], key
+
+
+def condition_of(conditions: Iterable[Condition], type_: str) -> Condition | None:
+    """The first condition of that type, which is the one everybody reads."""
+    return next((condition for condition in conditions if condition.type == type_), None)
+
+
+def is_true(conditions: Iterable[Condition], type_: str) -> bool:
+    """Whether the condition of that type is True."""
+    condition = condition_of(conditions, type_)
+    return condition is not None and condition.status == ConditionStatus.TRUE
+
+
+def reverted_conditions(new: Sequence[Condition], old: Sequence[Condition]) -> list[Condition]:
+    """Stored final conditions that ``new`` drops, sets to False, or gives another reason."""
+    reverted = []
+    for stored in old:
+        if stored.type in FINAL_CONDITIONS and stored.status == ConditionStatus.TRUE:
+            now = condition_of(new, stored.type)
+            if now is None or now.status == ConditionStatus.FALSE or now.reason != stored.reason:
+                reverted.append(stored)
+    return reverted
+
+
+def is_final(new: Sequence[Condition], old: Sequence[Condition]) -> bool:
+    """Whether the eviction has ended; a forbidden revert does not open it again."""
+    return any(is_true(new, type_) for type_ in FINAL_CONDITIONS) or bool(
+        reverted_conditions(new, old)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """The states that one responder may have after a write, and why."""
+
+    states: frozenset[str]
+    reason: str
+
+
+def expected_states(
+    position: int,
+    old: Sequence[TargetResponder],
+    *,
+    active: int | None,
+    handing_over: bool,
+    final: bool,
+) -> Expectation:
+    """What the responder at ``position`` in the processing order may be after a write.
+
+    ``old`` is the stored list in processing order, ``active`` the position of its Active entry,
+    ``handing_over`` whether that entry leaves Active in this write, ``final`` whether the eviction
+    has ended. Total over every combination.
+    """
+    if not old:
+        return _next_in_line(final) if position == 0 else _WAITING
+    if active is None:
+        if final or old[-1].state in PROCESSED:
+            return _unchanged(old[position].state)
+        return _WAITING
+    if position < active:
+        return _unchanged(old[position].state)
+    if position == active:
+        if handing_over:
+            return Expectation(PROCESSED, "this responder must reach a final state")
+        if final:
+            return Expectation(PROCESSED, "the eviction has finished processing")
+        return Expectation(ACTIVE, "this responder has not left the state Active")
+    if position == active + 1 and handing_over:
+        return _next_in_line(final)
+    return _WAITING
+
+
+_WAITING: Final = Expectation(INACTIVE, "the responders before it have not been processed")
+
+
+def _next_in_line(final: bool) -> Expectation:
+    if final:
+        return Expectation(INACTIVE, "the eviction has finished processing")
+    return Expectation(ACTIVE, "this responder is next in line")
+
+
+def _unchanged(state: str) -> Expectation:
+    return Expectation(frozenset({state}), "a processed responder keeps its state")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One target responder on its way, with all that judges it."""
+
+    index: int
+    """Its place in ``status.targetResponders``."""
+    responder: TargetResponder
+    report: ResponderStatus | None
+    """Its entry in ``status.responders``, None where that list lacks it."""
+    expectation: Expectation
+
+    @property
+    def on_course(self) -> bool:
+        """Whether its state is one of the expected ones."""
+        return self.responder.state in self.expectation.states
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A status write read as a step of the state machine."""
+
+    steps: tuple[Step, ...]
+    """In processing order."""
+    final: bool
+
+
+def progress(new: EvictionStatus, old: EvictionStatus) -> Progress | None:
+    """Read the write from ``old`` to ``new``; None where the lists allow no reading.
+
+    That is: names added, removed or repeated, or more entries than the limit. Other rules
+    refuse those, and judging states on top would only confuse.
+    """
+    targets = new.target_responders
+    names = {responder.name for responder in targets}
+    if len(names) != len(targets) or len(targets) > MAX_TARGET_RESPONDERS:
+        return None
+    if old.target_responders and not same_names(targets, old.target_responders):
+        return None
+    final = is_final(new.conditions, old.conditions)
+    before = processing_order(old.target_responders)
+    after = processing_order(targets)
+    active = next((i for i, r in enumerate(before) if r.state == ResponderState.ACTIVE), None)
+    handing_over = active is not None and after[active].state != ResponderState.ACTIVE
+    indexes = {responder.name: index for index, responder in enumerate(targets)}
+    reports = {report.name: report for report in new.responders}
+    steps = tuple(
+        Step(
+            indexes[responder.name],
+            responder,
+            reports.get(responder.name),
+            expected_states(
+                position, before, active=active, handing_over=handing_over, final=final
+            ),
+        )
+        for position, responder in enumerate(after)
+    )
+    return Progress(steps, final)
+
+
+def same_names(new: Sequence[TargetResponder], old: Sequence[TargetResponder]) -> bool:
+    """Whether both lists have the same length and ``new`` has every name of ``old``."""
+    names = {responder.name for responder in new}
+    return len(new) == len(old) and all(responder.name in names for responder in old)
+
+
+def heard_from(report: ResponderStatus) -> datetime | None:
+    """When the responder last showed life: its heartbeat, else its start, else None."""
+    return report.heartbeat_time or report.start_time
+
+
+def is_present(instant: datetime, now: datetime) -> bool:
+    """Whether ``instant`` is now, as far as clocks of different parties can agree."""
+    return abs(instant - now) < CLOCK_SKEW
+
+
+def silent_until(heard: datetime) -> datetime:
+    """When a responder last heard from at ``heard`` may be passed over, skew granted."""
+    return heard + HEARTBEAT_DEADLINE - CLOCK_SKEW
+
+
+def present_detail(now: datetime) -> str:
+    """What to say of an instant that is not the present."""
+    seconds = int(CLOCK_SKEW.total_seconds())
+    return f"must be the present time, less than {seconds} s from {format_time(now)}"

@@ -1,0 +1,1 @@
+"""The Go peer of the benchmarks and its smoke test."""

@@ -1,0 +1,92 @@
+"""The programs of the test bed and how each is built from Go modules."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent.parent
+"""The ``tests`` folder, root of the main Go module."""
+
+_STRIP = ("-s", "-w")
+
+
+def _version_flags(version: str) -> tuple[str, ...]:
+    """Stamp a Kubernetes version; kubectl and helm can't parse the unstamped default."""
+    package = "k8s.io/component-base/version"
+    major, minor, _ = version.split(".")
+    stamps = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
+    return tuple(f"-X {package}.{name}={value}" for name, value in stamps.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """One program. ``sources`` are its own folders, relative to ``module``."""
+
+    name: str
+    title: str
+    module: Path
+    sources: tuple[str, ...]
+    first_build_seconds: int
+    linker_flags: tuple[str, ...] = _STRIP
+    asset: str | None = None
+    """File name under ``KUBEBUILDER_ASSETS`` that may stand in for it."""
+
+    @property
+    def package(self) -> str:
+        """Go package to build, relative to ``module``."""
+        return f"./{self.sources[0]}"
+
+
+_ALL = (
+    Binary(
+        name="kube-apiserver",
+        title="kube-apiserver 1.37.2",
+        module=TESTS,
+        sources=("controlplane/cmd/kube-apiserver",),
+        first_build_seconds=200,
+        linker_flags=(*_STRIP, *_version_flags("1.37.2")),
+        asset="kube-apiserver",
+    ),
+    Binary(
+        name="kube-apiserver-1.34",
+        title="kube-apiserver 1.34.4",
+        module=TESTS / "controlplane/v1.34",
+        sources=(".",),
+        first_build_seconds=100,
+        linker_flags=(*_STRIP, *_version_flags("1.34.4")),
+    ),
+    Binary(
+        name="etcd",
+        title="etcd 3.7.3",
+        module=TESTS / "controlplane/etcd",
+        sources=(".",),
+        first_build_seconds=35,
+        asset="etcd",
+    ),
+    Binary(
+        name="kubectl",
+        title="kubectl 1.37.2",
+        module=TESTS,
+        sources=("controlplane/cmd/kubectl",),
+        first_build_seconds=60,
+        linker_flags=(*_STRIP, *_version_flags("1.37.2")),
+        asset="kubectl",
+    ),
+    Binary(
+        name="oracle",
+        title="verdict oracle for 1.37.2",
+        module=TESTS,
+        sources=("oracle", "oracle/reference"),
+        first_build_seconds=75,
+    ),
+    Binary(
+        name="gowebhook",
+        title="Go webhook for benchmarks",
+        module=TESTS,
+        sources=("bench/gowebhook", "oracle/reference"),
+        first_build_seconds=55,
+    ),
+)
+
+BINARIES: Mapping[str, Binary] = {binary.name: binary for binary in _ALL}
+"""Every binary by name."""

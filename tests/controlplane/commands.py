@@ -1,0 +1,96 @@
+"""Command lines of etcd and kube-apiserver, as far as a test bed needs them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.controlplane.credentials import Credentials
+from tests.controlplane.ports import HOST
+
+
+def etcd_arguments(data: Path, client_port: int, peer_port: int) -> list[str]:
+    """One member on loopback. It never syncs to disk: its data dies with the test."""
+    client, peer = f"http://{HOST}:{client_port}", f"http://{HOST}:{peer_port}"
+    return [
+        f"--data-dir={data}",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+        "--unsafe-no-fsync",
+        "--log-level=warn",
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiserverOptions:
+    """What differs between two starts of an API server."""
+
+    port: int
+    etcd_url: str
+    credentials: Credentials
+    token_file: Path
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    runtime_config: Mapping[str, bool] = field(default_factory=dict)
+    audit_policy: Path | None = None
+    audit_log: Path | None = None
+    extra_arguments: Sequence[str] = ()
+
+
+def apiserver_arguments(options: ApiserverOptions) -> list[str]:
+    """Serve on loopback with RBAC and static tokens, without a controller manager."""
+    keys = options.credentials
+    arguments = [
+        f"--etcd-servers={options.etcd_url}",
+        f"--bind-address={HOST}",
+        f"--advertise-address={HOST}",
+        f"--secure-port={options.port}",
+        # A loopback address is no valid endpoint, and nobody looks for the default Service.
+        "--endpoint-reconciler-type=none",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        f"--tls-cert-file={keys.serving_certificate}",
+        f"--tls-private-key-file={keys.serving_key}",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={keys.service_account_key}",
+        f"--service-account-signing-key-file={keys.service_account_key}",
+        f"--token-auth-file={options.token_file}",
+        "--authorization-mode=RBAC",
+        # Without a controller manager no namespace has the service account that it demands.
+        "--disable-admission-plugins=ServiceAccount",
+    ]
+    arguments += _switches("--feature-gates", options.feature_gates)
+    arguments += _switches("--runtime-config", options.runtime_config)
+    if options.audit_log and options.audit_policy:
+        arguments += [
+            f"--audit-log-path={options.audit_log}",
+            f"--audit-policy-file={options.audit_policy}",
+        ]
+    return [*arguments, *options.extra_arguments]
+
+
+def _switches(flag: str, values: Mapping[str, bool]) -> list[str]:
+    pairs = [f"{name}={str(on).lower()}" for name, on in sorted(values.items())]
+    return [f"{flag}={','.join(pairs)}"] if pairs else []
+
+
+def audit_policy() -> str:
+    """Record bodies of writes that webhooks may see, and who did everything else."""
+    judged: list[dict[str, Any]] = [
+        {"group": "lifecycle.k8s.io"},
+        {"group": "", "resources": ["pods", "pods/eviction"]},
+    ]
+    return json.dumps(
+        {
+            "apiVersion": "audit.k8s.io/v1",
+            "kind": "Policy",
+            "omitStages": ["RequestReceived"],
+            "rules": [
+                {"level": "None", "users": ["system:apiserver"]},
+                {"level": "RequestResponse", "resources": judged},
+                {"level": "Metadata"},
+            ],
+        }
+    )

@@ -1,0 +1,85 @@
+"""Child processes that never outlive the tests."""
+
+import contextlib
+import ctypes
+import signal
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_STOP_SECONDS = 5.0
+"""Patience after SIGTERM; an API server with open watches would take a minute to drain."""
+_PR_SET_PDEATHSIG = 1
+_TAIL_LINES = 30
+_LIBC = ctypes.CDLL(None)
+
+
+class ProcessError(Exception):
+    """A program of the control plane died or never became ready; the message shows its log."""
+
+
+def _die_with_parent() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class ChildProcess:
+    """One program, its output in ``log``."""
+
+    def __init__(self, name: str, log: Path) -> None:
+        self.name = name
+        self.log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Start ``command`` in a process group of its own, appending to the log."""
+        # The signal is tied to the thread that forks, so only the main thread may ask for it.
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,  # Ctrl-C must reach this program first, not the child
+                preexec_fn=_die_with_parent if in_main_thread else None,  # noqa: PLW1509 - only a system call
+            )
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it runs."""
+        return None if self._process is None else self._process.pid
+
+    def ensure_alive(self) -> None:
+        """Raise ``ProcessError`` with the end of the log if the program has ended."""
+        if self._process is None:
+            raise ProcessError(f"{self.name} was not started")
+        status = self._process.poll()
+        if status is not None:
+            raise ProcessError(f"{self.name} ended with status {status}; {self.last_words()}")
+
+    def last_words(self) -> str:
+        """Return the end of the log, for error messages."""
+        return f"the end of its log:\n{self.tail()}"
+
+    def tail(self, lines: int = _TAIL_LINES) -> str:
+        """Return the last lines of the log."""
+        if not self.log.exists():
+            return ""
+        with self.log.open(errors="replace") as text:
+            return "".join(deque(text, maxlen=lines))
+
+    def stop(self, patience: float = _STOP_SECONDS) -> None:
+        """Ask the program to end, kill it after ``patience`` seconds. Does nothing twice."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if patience > 0:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(patience)
+                return
+        process.kill()
+        process.wait()

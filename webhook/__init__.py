@@ -1,0 +1,1 @@
+"""The HTTP rim: AdmissionReview in, AdmissionReview out."""
