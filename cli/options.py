@@ -15,7 +15,7 @@ import yaml
 from cli.exits import InputError
 from rules.catalog import GUARDS
 from rules.evaluate import Policy
-from rules.rule import Enforcement
+from rules.rule import DEFAULT_RESPONSE_BUDGET, Enforcement
 
 ENVIRONMENT_PREFIX: Final = "USHER"
 
@@ -64,7 +64,7 @@ def policy_options(command: CommandT) -> CommandT:
         click.option(
             "--response-budget",
             type=click.IntRange(min=0),
-            default=Policy.response_budget,
+            default=DEFAULT_RESPONSE_BUDGET,
             help="How many silent responders (20 minutes each) a pod may make a drain wait for.",
         ),
         click.option(

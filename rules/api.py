@@ -153,9 +153,7 @@ class Condition(Shape):
 
 
 Conditions: TypeAlias = Annotated[tuple[Condition, ...], _LIST, MaxItems(MAX_CONDITIONS)]
-ObservedGeneration: TypeAlias = Annotated[
-    Int64 | None, NeverUnset(), Minimum(1), NeverDecreases()
-]
+ObservedGeneration: TypeAlias = Annotated[Int64 | None, NeverUnset(), Minimum(1), NeverDecreases()]
 
 
 class PodReference(Shape):
@@ -216,9 +214,9 @@ class TargetResponder(Shape):
     """A responder's place in the order and its state; the controller's half."""
 
     name: Annotated[str, Required(), PrefixedKey()] = ""
-    priority: Annotated[
-        Int32 | None, Required(), SetOnce(), Maximum(MAX_PRIORITY), Minimum(0)
-    ] = None
+    priority: Annotated[Int32 | None, Required(), SetOnce(), Maximum(MAX_PRIORITY), Minimum(0)] = (
+        None
+    )
     state: Annotated[str, Required(), OneOf(tuple(ResponderState))] = ""
 
 

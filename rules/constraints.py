@@ -10,7 +10,7 @@ behind them in apimachinery ``pkg/api/validate``, Kubernetes 1.37.2.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -214,7 +214,7 @@ class Unique(Constraint):
 
     def check(self, path: Path, value: Any, old: Any, *, updating: bool) -> Iterator[FieldError]:
         for position in repeated(getattr(item, self.key) for item in value):
-            yield duplicate(path.index(position), getattr(value[position], self.key))
+            yield duplicate(path.at(position), getattr(value[position], self.key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,11 +253,15 @@ class ExactlyOneMember(Constraint):
 class Format(Constraint):
     """Base of the text formats: a predicate and the sentence that explains it."""
 
-    accepts: ClassVar[Callable[[str], bool]]
     help: ClassVar[str]
 
+    @staticmethod
+    @abstractmethod
+    def accepts(text: str) -> bool:
+        """Whether ``text`` has this format."""
+
     def check(self, path: Path, value: Any, old: Any, *, updating: bool) -> Iterator[FieldError]:
-        if not type(self).accepts(value):
+        if not self.accepts(value):
             yield invalid(path, value, self.help)
 
 

@@ -65,14 +65,16 @@ class Field:
         elif self.key is not None:
             yield from self._walk_items(path, value, old or (), updating=updating)
 
-    def _walk_items(self, path: Path, items: Any, old: Any, *, updating: bool) -> Iterator[Declared]:
+    def _walk_items(
+        self, path: Path, items: Any, old: Any, *, updating: bool
+    ) -> Iterator[Declared]:
         stored: dict[str, Any] = {}
         for item in old:
             stored.setdefault(getattr(item, self.key or ""), item)
         for position, item in enumerate(items):
             twin = stored.get(getattr(item, self.key or ""))
             if item != twin:
-                yield from walk(path.index(position), item, twin, updating=updating)
+                yield from walk(path.at(position), item, twin, updating=updating)
 
 
 @cache

@@ -5,7 +5,6 @@ UTF-8, huge integers and deep nesting are errors. ``null`` means the same as an 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -156,7 +155,7 @@ def _wrong_type(error: ValidationError, root: Path) -> DecodeError:
     first = error.errors(include_url=False, include_input=False)[0]
     path = root
     for step in first["loc"]:
-        path = path.index(step) if isinstance(step, int) else path.child(step)
+        path = path.at(step) if isinstance(step, int) else path.child(step)
     if first["type"] == "value_error":
         return DecodeError(str(first["ctx"]["error"]), path)
     return DecodeError(_WANTED.get(first["type"], first["msg"]), path)
@@ -175,6 +174,6 @@ def unknown_fields(model: type[BaseModel], document: Any, root: Path = Path()) -
         inner = model_in(known[name].annotation)
         if inner is not None and isinstance(value, list):
             for position, item in enumerate(value):
-                yield from unknown_fields(inner, item, path.index(position))
+                yield from unknown_fields(inner, item, path.at(position))
         elif inner is not None:
             yield from unknown_fields(inner, value, path)

@@ -10,7 +10,7 @@ from rules.declared import Declared, Field, fields_of, walk
 from rules.field import FieldError, Path
 from rules.pod.declaration import declarations
 from rules.request import STATUS, Judged, Operation, Request
-from rules.rule import Check, Context, Enforcement, Outcome, Rule
+from rules.rule import DEFAULT_RESPONSE_BUDGET, Check, Context, Enforcement, Outcome, Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,14 @@ class Policy:
     """Guard id → enforcement, where it differs from the guard's default."""
     audit_only: bool = False
     """Admit everything; what would have been denied or warned about is audited."""
-    response_budget: int = Context.response_budget
+    response_budget: int = DEFAULT_RESPONSE_BUDGET
     """How many silent responders a pod may make a drain wait for."""
 
     def of(self, rule: Rule[Any]) -> Enforcement:
         """How ``rule`` is enforced."""
-        chosen = self.enforcement.get(rule.name, rule.enforcement) if rule.guard else Enforcement.DENY
+        chosen = (
+            self.enforcement.get(rule.name, rule.enforcement) if rule.guard else Enforcement.DENY
+        )
         return Enforcement.AUDIT if self.audit_only and chosen != Enforcement.OFF else chosen
 
 

@@ -52,7 +52,7 @@ class Path(str):
         """The member ``name`` of this object."""
         return Path(f"{self}.{name}" if self else name)
 
-    def index(self, position: int) -> "Path":
+    def at(self, position: int) -> "Path":
         """The list item at ``position``, counted from 0."""
         return Path(f"{self}[{position}]")
 

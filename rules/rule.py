@@ -5,11 +5,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from rules import states
 from rules.api import EvictionStatus
 from rules.field import FieldError, Path
+
+DEFAULT_RESPONSE_BUDGET: Final = 5
+"""Silent responders that a pod may make a drain wait for, 20 minutes each; our own choice: a node
+drain of under two hours still fits a maintenance window."""
 
 
 class Enforcement(StrEnum):
@@ -37,8 +41,8 @@ class Context:
     now: datetime
     root: Path = Path()
     """Where the judged shape stands inside its document, see :class:`rules.request.Request`."""
-    response_budget: int = 5
-    """How many silent responders a pod may make a drain wait for; each costs 20 minutes."""
+    response_budget: int = DEFAULT_RESPONSE_BUDGET
+    """How many silent responders a pod may make a drain wait for."""
     status: tuple[EvictionStatus, EvictionStatus] | None = None
     """The new and the stored status of an Eviction, on its status writes."""
 

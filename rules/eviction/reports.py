@@ -63,7 +63,7 @@ def read_reports(new: Eviction, old: Eviction) -> Iterator[Report]:
         # A report can lack a target only where targetResponders repeats a name, which
         # unique-keys refuses; the reference crashes there.
         yield Report(
-            path=_FIELD.index(position),
+            path=_FIELD.at(position),
             new=report,
             stored=stored.get(report.name, _UNSET),
             initialised=report.name in stored,

@@ -19,7 +19,7 @@ _FIELD = Path("status.conditions")
 def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldError]:
     for position, condition in enumerate(new.status.conditions):
         if condition.status == ConditionStatus.UNKNOWN and _was_final(condition.type, old):
-            field = _FIELD.index(position).child("status")
+            field = _FIELD.at(position).child("status")
             detail = f"condition '{condition.type}' must stay True once it is True"
             yield invalid(field, condition.status, detail)
 

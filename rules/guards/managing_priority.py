@@ -27,7 +27,7 @@ def _check(new: Pod, *, old: Pod | None, context: Context) -> Iterator[FieldErro
             if responder.name.partition("/")[0] in groups - {""}:
                 if responder.priority not in (None, MANAGING_PRIORITY):
                     yield invalid(
-                        declared.path.index(position).child("priority"),
+                        declared.path.at(position).child("priority"),
                         responder.priority,
                         f"should be {MANAGING_PRIORITY} for the controller that manages the pod",
                     )

@@ -29,7 +29,9 @@ def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldE
             )
             yield forbidden(_FIELD, detail)
         elif requester.intent == Intent.EVICTION and has_withdrawn:
-            detail = f"should drop requesters with intent '{Intent.WITHDRAWN}' before '{requester.name}'"
+            detail = (
+                f"should drop requesters with intent '{Intent.WITHDRAWN}' before '{requester.name}'"
+            )
             yield forbidden(_FIELD, detail)
 
 

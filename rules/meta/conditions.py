@@ -30,9 +30,9 @@ def _check(
 ) -> Iterator[FieldError]:
     conditions = new.status.conditions
     for position in repeated(condition.type for condition in conditions):
-        yield duplicate(_FIELD.index(position), conditions[position].type)
+        yield duplicate(_FIELD.at(position), conditions[position].type)
     for position, condition in enumerate(conditions):
-        yield from _judge(_FIELD.index(position), condition)
+        yield from _judge(_FIELD.at(position), condition)
 
 
 def _judge(path: Path, condition: Condition) -> Iterator[FieldError]:

@@ -111,7 +111,7 @@ def _judge_annotations(path: Path, annotations: dict[str, str]) -> Iterator[Fiel
 
 def _judge_owners(path: Path, owners: tuple[OwnerReference, ...]) -> Iterator[FieldError]:
     for position, owner in enumerate(owners):
-        place = path.index(position)
+        place = path.at(position)
         if not owner.api_version:
             yield required(place.child("apiVersion"), "must not be empty")
         elif owner.api_version.count("/") > 1 or not owner.api_version.rpartition("/")[2]:
@@ -132,12 +132,16 @@ def _judge_finalizers(path: Path, finalizers: tuple[str, ...]) -> Iterator[Field
             yield invalid(path, finalizer, formats.QUALIFIED_NAME_HELP)
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             detail = "must be '<domain>/<name>' (for example 'acme.io/cleanup')"
-            yield invalid(path.index(position), finalizer, detail)
+            yield invalid(path.at(position), finalizer, detail)
     if _ORPHAN in finalizers and _FOREGROUND in finalizers:
         detail = f"may not contain both '{_ORPHAN}' and '{_FOREGROUND}'"
         yield invalid(path, list(finalizers), detail)
 
 
 RULE: Rule[Eviction | EvictionRequest] = Rule(
-    name="object-metadata", doc=__doc__, create=_create, update=_update, update_status=_update_status
+    name="object-metadata",
+    doc=__doc__,
+    create=_create,
+    update=_update,
+    update_status=_update_status,
 )
