@@ -1,6 +1,9 @@
 """Command line: ``python -m tests.controlplane build | up | path``."""
 
+# ruff: noqa: T201 - a command line prints
+
 import argparse
+import contextlib
 import signal
 import sys
 from collections.abc import Sequence
@@ -96,7 +99,8 @@ def _up(mode: Mode, port: int | None) -> None:
         for user in IDENTITIES:
             print(f"  {user}: {plane.kubeconfig(user)}")
         print("\nCtrl-C stops it and removes everything.", flush=True)
-        signal.pause()
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.pause()
 
 
 if __name__ == "__main__":

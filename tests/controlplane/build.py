@@ -23,6 +23,12 @@ _BUILD_FLAGS = ("-trimpath", "-buildvcs=false", "-mod=readonly")
 _BUILD_ENVIRONMENT: Mapping[str, str] = {"CGO_ENABLED": "0"}
 
 
+_NO_TOOLCHAIN = (
+    "Go is not installed; install it, "
+    f"or point {ASSETS_VARIABLE} at a folder with etcd, kube-apiserver and kubectl"
+)
+
+
 class BuildError(Exception):
     """``go build`` failed; the message carries its output."""
 
@@ -50,10 +56,7 @@ def binary_path(name: str) -> Path:
         return asset
     go = shutil.which("go")
     if go is None:
-        raise NoToolchainError(
-            f"{binary.title} is not there: install Go or point {ASSETS_VARIABLE} at a folder "
-            "with etcd, kube-apiserver and kubectl"
-        )
+        raise NoToolchainError(_NO_TOOLCHAIN)
     target = cache_folder() / _fingerprint(binary, go) / binary.name
     if not target.exists():
         with _locked(target.parent.with_suffix(".lock")):
@@ -139,4 +142,4 @@ def _build(binary: Binary, go: str, target: Path) -> None:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 - seen while tests wait for minutes

@@ -19,7 +19,7 @@ class ApiClient:
         self._port = port
         self._tls = ssl.create_default_context(cafile=str(ca_file))
 
-    def request(  # noqa: PLR0913 - an HTTP request has this many parts
+    def request(
         self,
         method: str,
         path: str,

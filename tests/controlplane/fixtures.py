@@ -13,6 +13,8 @@ from tests.controlplane.build import NoToolchainError
 from tests.controlplane.mode import Mode
 from tests.controlplane.plane import ControlPlane
 
+pytest_plugins = ("tests.controlplane.availability",)
+
 _FIXTURES = {
     Mode.NATIVE: "controlplane_native",
     Mode.CRD: "controlplane_crd",

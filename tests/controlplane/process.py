@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import signal
 import subprocess
+import sys
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ _STOP_SECONDS = 5.0
 _PR_SET_PDEATHSIG = 1
 _TAIL_LINES = 30
 _LIBC = ctypes.CDLL(None)
+_HAS_PRCTL = sys.platform == "linux"
 
 
 class ProcessError(Exception):
@@ -35,7 +37,8 @@ class ChildProcess:
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         """Start ``command`` in a process group of its own, appending to the log."""
         # The signal is tied to the thread that forks, so only the main thread may ask for it.
-        in_main_thread = threading.current_thread() is threading.main_thread()
+        is_main_thread = threading.current_thread() is threading.main_thread()
+        prepare = _die_with_parent if _HAS_PRCTL and is_main_thread else None
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 command,
@@ -44,7 +47,7 @@ class ChildProcess:
                 stderr=subprocess.STDOUT,
                 env=environment,
                 start_new_session=True,  # Ctrl-C must reach this program first, not the child
-                preexec_fn=_die_with_parent if in_main_thread else None,  # noqa: PLW1509 - only a system call
+                preexec_fn=prepare,  # noqa: PLW1509 - one system call, no lock
             )
 
     @property

@@ -11,6 +11,8 @@ from tests.controlplane.availability import skip_or_fail
 from tests.controlplane.build import NoToolchainError, binary_path
 from tests.oracle.client import Oracle
 
+pytest_plugins = ("tests.controlplane.availability",)
+
 
 @pytest.fixture(scope="session")
 def oracle() -> Iterator[Oracle]:

@@ -17,6 +17,7 @@ from tests.controlplane.credentials import Credentials, issue_credentials
 from tests.controlplane.ports import HOST, free_port
 from tests.controlplane.process import ChildProcess
 
+pytest_plugins = ("tests.controlplane.availability",)
 pytestmark = pytest.mark.e2e
 
 _UID = "272ce49c-7064-51e5-0c98-57dd86b50043"
