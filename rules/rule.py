@@ -52,31 +52,33 @@ class Context:
         return states.progress(*self.status) if self.status is not None else None
 
 
-ModelT = TypeVar("ModelT", contravariant=True)
+ModelT_contra = TypeVar("ModelT_contra", contravariant=True)
 
 
-class Check(Protocol[ModelT]):
-    """Yields an error for each way in which ``new`` breaks a rule; ``old`` is the stored object."""
+class Check(Protocol[ModelT_contra]):
+    """A generator of field errors, one for each way in which a write breaks a rule."""
 
-    def __call__(self, new: ModelT, *, old: Any, context: Context) -> Iterator[FieldError]: ...
+    def __call__(self, new: ModelT_contra, *, old: Any, context: Context) -> Iterator[FieldError]:
+        """Judge the write from ``old`` (None on CREATE) to ``new``."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule(Generic[ModelT]):
+class Rule(Generic[ModelT_contra]):
     """One rule of the catalogue.
 
     The slots say which writes the rule looks at: ``create`` and ``update`` those of the main
-    resource, where ``status`` does not count, ``update_status`` those of ``/status``, where ``spec``
-    and most of ``metadata`` do not count. A rule without slots is a declared limit
+    resource, where ``status`` does not count, ``update_status`` those of ``/status``, where
+    ``spec`` and most of ``metadata`` do not count. A rule without slots is a declared limit
     (:mod:`rules.constraints`), which :mod:`rules.declared` applies.
     """
 
     name: str
     doc: str
     """Requirement, why and source; what ``usher explain`` shows."""
-    create: Check[ModelT] | None = None
-    update: Check[ModelT] | None = None
-    update_status: Check[ModelT] | None = None
+    create: Check[ModelT_contra] | None = None
+    update: Check[ModelT_contra] | None = None
+    update_status: Check[ModelT_contra] | None = None
     guard: bool = False
     """Whether this is Usher's own (``rules.md`` B) and not one of the API's built-in rules."""
     enforcement: Enforcement = Enforcement.DENY

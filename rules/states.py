@@ -116,36 +116,39 @@ def expected_states(
     ``handing_over`` whether that entry leaves Active in this write, ``final`` whether the eviction
     has ended. Total over every combination.
     """
-    if not old:
-        return _next_in_line(final) if position == 0 else _WAITING
-    if active is None:
-        if final or old[-1].state in PROCESSED:
-            return _unchanged(old[position].state)
-        return _WAITING
-    if position < active:
-        return _unchanged(old[position].state)
+    next_in_line = _next_in_line(old, active if handing_over else None)
+    if position == next_in_line:
+        return _ENDED_BEFORE_TURN if final else _TURN
     if position == active:
         if handing_over:
-            return Expectation(PROCESSED, "this responder must reach a final state")
-        if final:
-            return Expectation(PROCESSED, "the eviction has finished processing")
-        return Expectation(ACTIVE, "this responder has not left the state Active")
-    if position == active + 1 and handing_over:
-        return _next_in_line(final)
-    return _WAITING
+            return _LEAVING
+        return _ENDED if final else _STAYING
+    processed = position < active if active is not None else _all_processed(old, final=final)
+    return _kept(old[position].state) if processed else _WAITING
 
 
+_TURN: Final = Expectation(ACTIVE, "this responder is next in line")
+_STAYING: Final = Expectation(ACTIVE, "this responder is being waited for")
+_LEAVING: Final = Expectation(PROCESSED, "this responder must reach a final state")
+_ENDED: Final = Expectation(PROCESSED, "the eviction has ended")
+_ENDED_BEFORE_TURN: Final = Expectation(INACTIVE, "the eviction has ended")
 _WAITING: Final = Expectation(INACTIVE, "the responders before it have not been processed")
 
 
-def _next_in_line(final: bool) -> Expectation:
-    if final:
-        return Expectation(INACTIVE, "the eviction has finished processing")
-    return Expectation(ACTIVE, "this responder is next in line")
-
-
-def _unchanged(state: str) -> Expectation:
+def _kept(state: str) -> Expectation:
     return Expectation(frozenset({state}), "a processed responder keeps its state")
+
+
+def _next_in_line(old: Sequence[TargetResponder], leaving: int | None) -> int | None:
+    """The position that becomes Active in this write, unless the write is final."""
+    if not old:
+        return 0
+    return leaving + 1 if leaving is not None else None
+
+
+def _all_processed(old: Sequence[TargetResponder], *, final: bool) -> bool:
+    """Whether a stored list without an Active entry will never have one again."""
+    return bool(old) and (final or old[-1].state in PROCESSED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Usher's own guards: what nothing upstream enforces. Each can be denied, warned, audited or off."""
+"""What nothing upstream enforces. Each can be set to deny, warn, audit or off."""

@@ -21,16 +21,16 @@ def _check(new: Pod, *, old: Pod | None, context: Context) -> Iterator[FieldErro
         owner.api_version.rpartition("/")[0]
         for owner in new.metadata.owner_references
         if owner.controller
-    }
+    } - {""}
     for declared in declarations(new, context.root):
         for position, responder in enumerate(declared.responders):
-            if responder.name.partition("/")[0] in groups - {""}:
-                if responder.priority not in (None, MANAGING_PRIORITY):
-                    yield invalid(
-                        declared.path.at(position).child("priority"),
-                        responder.priority,
-                        f"should be {MANAGING_PRIORITY} for the controller that manages the pod",
-                    )
+            manages = responder.name.partition("/")[0] in groups
+            if manages and responder.priority not in (None, MANAGING_PRIORITY):
+                yield invalid(
+                    declared.path.at(position).child("priority"),
+                    responder.priority,
+                    f"should be {MANAGING_PRIORITY} for the controller that manages the pod",
+                )
 
 
 RULE: Rule[Pod] = Rule(

@@ -9,22 +9,25 @@ Refused: both
 from collections.abc import Iterator
 
 from rules.api import Pod
-from rules.field import FieldError, forbidden
+from rules.field import FieldError, Path, forbidden
 from rules.pod.declaration import declarations
 from rules.rule import Context, Rule
 
 
 def _check(new: Pod, *, old: Pod | None, context: Context) -> Iterator[FieldError]:
-    if new.spec.scheduling_group is not None and _has_responders(new, context):
-        if old is None or old.spec.scheduling_group is None or not _has_responders(old, context):
-            yield forbidden(
-                context.root.child("spec.schedulingGroup"),
-                "may not be set when the pod has eviction responders",
-            )
+    if _has_both(new, context.root) and not _has_both(old, context.root):
+        yield forbidden(
+            context.root.child("spec.schedulingGroup"),
+            "may not be set when the pod has eviction responders",
+        )
 
 
-def _has_responders(pod: Pod, context: Context) -> bool:
-    return any(declared.responders for declared in declarations(pod, context.root))
+def _has_both(pod: Pod | None, root: Path) -> bool:
+    return (
+        pod is not None
+        and pod.spec.scheduling_group is not None
+        and any(declared.responders for declared in declarations(pod, root))
+    )
 
 
 RULE: Rule[Pod] = Rule(name="no-scheduling-group", doc=__doc__, create=_check, update=_check)

@@ -1,0 +1,122 @@
+"""The cases of ``tests/cases/*.yaml``; README.md describes the format."""
+
+import copy
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+FOLDER: Final = Path(__file__).parent
+NOW: Final = "2026-07-01T12:00:00Z"
+
+_bases: Final[dict[str, dict[str, Any]]] = yaml.safe_load((FOLDER / "bases.yaml").read_text())
+_steps: Final = re.compile(r"\[(\d+)\]|\[([^\]]+)\]|([^.\[\]]+)")
+_KEYS: Final = {"name", "base", "operation", "subresource", "old", "set", "unset", "wanted"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One violation that a case expects."""
+
+    type: str
+    field: str
+    rule: str
+    enforcement: str = "deny"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One write and what must come of it."""
+
+    rule: str
+    name: str
+    operation: str
+    subresource: str
+    object: dict[str, Any]
+    old_object: dict[str, Any] | None
+    wanted: frozenset[Wanted]
+
+    @property
+    def id(self) -> str:
+        return f"{self.rule}: {self.name}"
+
+    @property
+    def denied(self) -> bool:
+        return any(wanted.enforcement == "deny" for wanted in self.wanted)
+
+
+def case_files() -> list[Path]:
+    """Every case file, named after its rule."""
+    return sorted(path for path in FOLDER.glob("*.yaml") if path.stem != "bases")
+
+
+def load_cases() -> list[Case]:
+    """Every case of every file."""
+    return [case for path in case_files() for case in _read(path)]
+
+
+def _read(path: Path) -> Iterator[Case]:
+    for entry in yaml.safe_load(path.read_text()):
+        unknown = set(entry) - _KEYS
+        if unknown:
+            raise ValueError(f"{path.name}: {entry.get('name')}: unknown keys {unknown}")
+        yield _case(path.stem, entry)
+
+
+def _case(rule: str, entry: Mapping[str, Any]) -> Case:
+    operation = entry.get("operation", "UPDATE")
+    stored = change(_bases[entry["base"]], **entry.get("old", {}))
+    return Case(
+        rule=rule,
+        name=entry["name"],
+        operation=operation,
+        subresource=entry.get("subresource", "status" if operation == "UPDATE" else ""),
+        object=change(stored, entry.get("set", {}), entry.get("unset", ())),
+        old_object=stored if operation == "UPDATE" else None,
+        wanted=frozenset(_wanted(rule, violation) for violation in entry["wanted"]),
+    )
+
+
+def _wanted(rule: str, violation: Mapping[str, str]) -> Wanted:
+    return Wanted(
+        type=f"FieldValue{violation['type']}",
+        field=violation["field"],
+        rule=violation.get("rule", rule),
+        enforcement=violation.get("enforcement", "deny"),
+    )
+
+
+def change(
+    base: Mapping[str, Any], set: Mapping[str, Any] = {}, unset: Iterable[str] = ()  # noqa: A002
+) -> dict[str, Any]:
+    """A copy of ``base`` with some fields set and others removed, named by field path."""
+    changed: dict[str, Any] = copy.deepcopy(dict(base))
+    for path, value in set.items():
+        *way, last = _parse(path)
+        parent = _walk(changed, way)
+        if isinstance(parent, list) and last == len(parent):
+            parent.append(copy.deepcopy(value))
+        else:
+            parent[last] = copy.deepcopy(value)
+    for path in unset:
+        *way, last = _parse(path)
+        del _walk(changed, way)[last]
+    return changed
+
+
+def _parse(path: str) -> list[str | int]:
+    return [
+        int(index) if index else key or name for index, key, name in _steps.findall(path)
+    ]
+
+
+def _walk(value: Any, way: Iterable[str | int]) -> Any:
+    for step in way:
+        if isinstance(value, dict):
+            value = value.setdefault(str(step), {})
+        else:
+            value = value[step]
+    return value
