@@ -22,8 +22,8 @@ _ORPHAN: Final = "orphan"
 _FOREGROUND: Final = "foregroundDeletion"
 _STANDARD_FINALIZERS: Final = ("kubernetes", _ORPHAN, _FOREGROUND)
 """The only finalizers without a domain (pkg/apis/core/helper)."""
-_BANNED_OWNER: Final = ("v1", "Event")
-"""Events may not own anything (``BannedOwners``)."""
+_BANNED_OWNERS: Final = (("v1", "Event"), ("/v1", "Event"))
+"""Events may not own anything (``BannedOwners``); both texts mean the core group."""
 _IMMUTABLE: Final = ("name", "namespace")
 _RESERVED_NAMES: Final = (".", "..")
 _RESERVED_IN_NAMES: Final = ("/", "%")
@@ -33,11 +33,10 @@ def _create(
     new: Eviction | EvictionRequest, *, old: None, context: Context
 ) -> Iterator[FieldError]:
     meta = new.metadata
-    if meta.name:
-        if not formats.is_long_name(meta.name):
-            yield invalid(_FIELD.child("name"), meta.name, formats.LONG_NAME_HELP)
-    elif not meta.generate_name:
+    if not meta.name and not meta.generate_name:
         yield required(_FIELD.child("name"), "name or generateName is required")
+    if not formats.is_long_name(meta.name) and (meta.name or not meta.generate_name):
+        yield invalid(_FIELD.child("name"), meta.name, formats.LONG_NAME_HELP)
     if meta.generate_name:
         yield from _judge_segment(_FIELD.child("generateName"), meta.generate_name)
     yield from _judge_content(meta)
@@ -120,7 +119,7 @@ def _judge_owners(path: Path, owners: tuple[OwnerReference, ...]) -> Iterator[Fi
         for name in ("kind", "name", "uid"):
             if not getattr(owner, name):
                 yield required(place.child(name), "must not be empty")
-        if (owner.api_version, owner.kind) == _BANNED_OWNER:
+        if (owner.api_version, owner.kind) in _BANNED_OWNERS:
             yield invalid(place, owner, "may not be owned by an Event")
     if sum(owner.controller is True for owner in owners) > 1:
         yield invalid(path, list(owners), "may have 'controller' true in one reference only")

@@ -21,7 +21,7 @@ def _check(new: Pod, *, old: Pod, context: Context) -> Iterator[FieldError]:
     for declared, stored in zip(
         declarations(new, context.root), declarations(old, context.root), strict=True
     ):
-        if declared.problem is None and set(declared.responders) != set(stored.responders):
+        if declared.problem is None and declared.responders != stored.responders:
             yield invalid(declared.path, list(declared.responders), "field is immutable")
 
 

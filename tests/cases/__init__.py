@@ -90,7 +90,9 @@ def _wanted(rule: str, violation: Mapping[str, str]) -> Wanted:
 
 
 def change(
-    base: Mapping[str, Any], set: Mapping[str, Any] = {}, unset: Iterable[str] = ()  # noqa: A002
+    base: Mapping[str, Any],
+    set: Mapping[str, Any] = {},
+    unset: Iterable[str] = (),  # noqa: A002
 ) -> dict[str, Any]:
     """A copy of ``base`` with some fields set and others removed, named by field path."""
     changed: dict[str, Any] = copy.deepcopy(dict(base))
@@ -108,9 +110,7 @@ def change(
 
 
 def _parse(path: str) -> list[str | int]:
-    return [
-        int(index) if index else key or name for index, key, name in _steps.findall(path)
-    ]
+    return [int(index) if index else key or name for index, key, name in _steps.findall(path)]
 
 
 def _walk(value: Any, way: Iterable[str | int]) -> Any:

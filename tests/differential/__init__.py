@@ -1,0 +1,1 @@
+"""Usher against the oracle, on cases that nobody has seen before."""
