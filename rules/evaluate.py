@@ -82,7 +82,7 @@ def evaluate(request: Request, policy: Policy = Policy()) -> Verdict:
     if new is None or slot is None or (slot != "create" and old is None):
         return ADMITTED
     found: list[Violation] = []
-    for limit in _walk_limits(request):
+    for limit in _walk_limits(new, old, request):
         _add(found, catalog.RULES[limit.rule], limit.error, policy)
     context = Context(
         now=request.now,
@@ -121,15 +121,13 @@ def _add(found: list[Violation], rule: Rule[Any], error: FieldError, policy: Pol
         found.append(Violation(rule.name, error, enforcement, rule.outcome))
 
 
-def _walk_limits(request: Request) -> Iterator[Declared]:
-    new, old, updating = request.object, request.old_object, request.operation == Operation.UPDATE
+def _walk_limits(new: Judged, old: Judged | None, request: Request) -> Iterator[Declared]:
+    updating = request.operation == Operation.UPDATE
     if isinstance(new, Pod):
-        yield from _walk_pod(new, old, request.root, updating=updating)
-    elif new is not None:
-        part = "status" if request.subresource == STATUS else "spec"
-        value = getattr(new, part)
-        twin = getattr(old, part) if old is not None else None
-        yield from walk(Path(part), value, twin, updating=updating)
+        return _walk_pod(new, old, request.root, updating=updating)
+    part = "status" if request.subresource == STATUS else "spec"
+    twin = getattr(old, part) if old is not None else None
+    return walk(Path(part), getattr(new, part), twin, updating=updating)
 
 
 def _walk_pod(new: Pod, old: Any, root: Path, *, updating: bool) -> Iterator[Declared]:

@@ -44,6 +44,7 @@ LABEL_VALUE_HELP: Final = (
     f"must be empty or at most {MAX_LABEL_BYTES} alphanumeric characters, '-', '_' or '.' that "
     "start and end with an alphanumeric character"
 )
+PATH_SEGMENT_HELP: Final = "may not be '.' or '..' and may not contain '/' or '%'"
 UUID_HELP: Final = "must be a lowercase UUID in 8-4-4-4-12 format (see metadata.uid of the target)"
 CONDITION_REASON_HELP: Final = (
     "must start with a letter, contain only letters, digits and '_,:', and end with a letter, a "
@@ -106,5 +107,5 @@ def is_condition_reason(text: str) -> bool:
 
 
 def is_path_segment(text: str) -> bool:
-    """A name that can stand in a URL path (``generateName`` is held to this alone)."""
+    """A name that can stand in a URL path."""
     return text not in (".", "..") and "/" not in text and "%" not in text

@@ -25,8 +25,6 @@ _STANDARD_FINALIZERS: Final = ("kubernetes", _ORPHAN, _FOREGROUND)
 _BANNED_OWNERS: Final = (("v1", "Event"), ("/v1", "Event"))
 """Events may not own anything (``BannedOwners``); both texts mean the core group."""
 _IMMUTABLE: Final = ("name", "namespace")
-_RESERVED_NAMES: Final = (".", "..")
-_RESERVED_IN_NAMES: Final = ("/", "%")
 
 
 def _create(
@@ -80,8 +78,8 @@ def _judge_kept_fields(meta: ObjectMeta, stored: ObjectMeta) -> Iterator[FieldEr
 
 
 def _judge_segment(path: Path, text: str) -> Iterator[FieldError]:
-    if text in _RESERVED_NAMES or any(part in text for part in _RESERVED_IN_NAMES):
-        yield invalid(path, text, "may not be '.' or '..' and may not contain '/' or '%'")
+    if not formats.is_path_segment(text):
+        yield invalid(path, text, formats.PATH_SEGMENT_HELP)
 
 
 def _judge_content(meta: ObjectMeta) -> Iterator[FieldError]:

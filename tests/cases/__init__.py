@@ -92,7 +92,7 @@ def _wanted(rule: str, violation: Mapping[str, str]) -> Wanted:
 def change(
     base: Mapping[str, Any],
     set: Mapping[str, Any] = {},
-    unset: Iterable[str] = (),  # noqa: A002
+    unset: Iterable[str] = (),
 ) -> dict[str, Any]:
     """A copy of ``base`` with some fields set and others removed, named by field path."""
     changed: dict[str, Any] = copy.deepcopy(dict(base))

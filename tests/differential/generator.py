@@ -40,7 +40,8 @@ PRIORITIES: Final = (1000, 1000, 1001, 5000, 5000, 10_000, 10_000, 20_000, 100_0
 BAD_PRIORITIES: Final = (None, -1_000_000, -1, 0, 99, 100, 101, 999, 100_001, 2_000_000_000)
 STATES: Final = ("Inactive", "Active", "Interrupted", "Canceled", "Completed")
 PROCESSED: Final = STATES[2:]
-TEXTS: Final = (None, "", "working", "x" * 4000, "x" * 4001, "ä" * 4000, "ä" * 4001, "🙂" * 1001)
+LAWFUL_TEXTS: Final = ("", "working", "x" * 4000, "ä" * 4000)
+TEXTS: Final = (*LAWFUL_TEXTS, None, "x" * 4001, "ä" * 4001, "🙂" * 1001)
 REASONS: Final = (
     "AwaitingEviction", "PodDeleted", "PodTerminal", "Succeeded", "A:b,c_9", "a", "9a", "a-b",
     "a,", "", "R" * 1024, "R" * 1025,
@@ -55,11 +56,11 @@ UIDS: Final = (
 
 
 class Generator:
-    """An endless source of cases; the same ``seed`` gives the same cases."""
+    """An endless source of cases; the same source of chance gives the same cases."""
 
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-        self._choose = self._random.choice
+    def __init__(self, chance: random.Random) -> None:
+        self._random = chance
+        self._choose = chance.choice
 
     def cases(self, count: int) -> list[Case]:
         """``count`` cases over all kinds, operations and subresources."""
@@ -69,14 +70,26 @@ class Generator:
         )  # fmt: skip
         return [self._choose(kinds)() for _ in range(count)]
 
-    # Writes, one method for each kind and subresource.
-
-    def _eviction_status(self) -> Case:
+    def lawful_update(self) -> Case:
+        """A write to ``/status`` of an Eviction that an honest party makes."""
         stored = self._eviction()
         stored["status"] = self._lawful_status()
         changed = copy.deepcopy(stored)
         self._step(changed["status"])
-        if self._chance(0.1):
+        return _case("Eviction", "UPDATE", "status", changed, stored)
+
+    # Writes, one method for each kind and subresource.
+
+    def _eviction_status(self) -> Case:
+        return self.status_update(aged=self._chance(0.1))
+
+    def status_update(self, *, aged: bool = False) -> Case:
+        """A write to ``/status`` of an Eviction; ``aged`` breaks the stored object too."""
+        stored = self._eviction()
+        stored["status"] = self._lawful_status()
+        changed = copy.deepcopy(stored)
+        self._step(changed["status"])
+        if aged:
             # Older than a rule: what is broken stays broken, unless the writer repairs it.
             self._break(stored["status"], self._status_breakers())
             changed = self._choose((changed, copy.deepcopy(stored)))
@@ -212,8 +225,11 @@ class Generator:
         status["targetResponders"] = responders
         self._random.shuffle(responders)
         status["responders"] = [reports[responder["name"]] for responder in responders]
-        if active == len(ordered) and self._chance(0.7) or self._chance(0.05):
+        if active == len(ordered) or self._chance(0.1):
             self._choose(conditions)["status"] = "True"
+            for responder in responders:
+                if responder["state"] == "Active":
+                    responder["state"] = self._choose(("Interrupted", "Canceled"))
         return status
 
     def _lawful_report(self, responder: Object, position: int, active: int) -> Object:
@@ -221,18 +237,20 @@ class Generator:
         if position > active:
             responder["state"] = "Inactive"
             return report
-        start = NOW + timedelta(seconds=self._choose((-5, -25, -40, -600, -1200, -7200)))
-        report["startTime"] = format_time(start)
         responder["state"] = self._choose(PROCESSED) if position < active else "Active"
+        # Whoever was passed over without having completed had been silent.
+        recent = () if responder["state"] in ("Interrupted", "Canceled") else (-5, -25, -40, -600)
+        start = NOW + timedelta(seconds=self._choose((*recent, -1200, -7200)))
+        report["startTime"] = format_time(start)
         if self._chance(0.5):
-            heartbeat = NOW + timedelta(seconds=self._choose((-1, -15, -30, -900, -1171, -1200)))
+            heartbeat = NOW + timedelta(seconds=self._choose((*recent, -1171, -1200)))
             report["heartbeatTime"] = format_time(max(start, heartbeat))
         if responder["state"] == "Completed" or self._chance(0.2):
             report["completionTime"] = format_time(max(start, NOW - timedelta(seconds=10)))
         if self._chance(0.2):
             report["expectedCompletionTime"] = format_time(NOW + timedelta(minutes=5))
         if self._chance(0.2):
-            report["message"] = self._choose(TEXTS)
+            report["message"] = self._choose(LAWFUL_TEXTS)
         return report
 
     def _step(self, status: Object) -> None:

@@ -5,6 +5,7 @@ The seed is printed; ``USHER_TEST_SEED`` repeats a run.
 
 import json
 import os
+import random
 import secrets
 from typing import Any, Final
 
@@ -60,7 +61,7 @@ def test_oracle_agrees_on_fresh_cases(oracle: Oracle, capsys: pytest.CaptureFixt
     seed = int(os.environ.get("USHER_TEST_SEED") or secrets.randbits(32))
     with capsys.disabled():
         print(f"\n{COUNT} random cases, USHER_TEST_SEED={seed}")
-    cases = Generator(seed).cases(COUNT)
+    cases = Generator(random.Random(seed)).cases(COUNT)
     answers = oracle.ask(cases)
     wrong: list[str] = []
     for case, answer in zip(cases, answers, strict=True):

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from rules.decode import SHAPES, decode_object, load
-from rules.evaluate import Policy, Verdict
-from rules.rule import Enforcement
 from rules.api import GROUP, VERSION
 from rules.catalog import GUARDS
+from rules.decode import SHAPES, decode_object, load
+from rules.evaluate import Policy, Verdict
 from rules.request import Operation, Request
+from rules.rule import Enforcement
 from rules.times import parse_time
 
 ADMISSION: Final = Path(__file__).parent / "admission.jsonl.gz"
