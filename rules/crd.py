@@ -16,7 +16,7 @@ the webhook judges as well. What follows from it:
 Source of the format: ``k8s.io/apiextensions-apiserver``, 0.30 (the oldest supported) to 0.37.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import NoneType, UnionType
@@ -29,6 +29,8 @@ from pydantic.fields import FieldInfo
 
 from rules import formats
 from rules.api import (
+    EVICTOR,
+    EVICTOR_PRIORITY,
     GROUP,
     MAX_TARGET_RESPONDERS,
     VERSION,
@@ -36,13 +38,16 @@ from rules.api import (
     ConditionStatus,
     Eviction,
     EvictionRequest,
+    EvictionRequestSpec,
     EvictionStatus,
     Requester,
     ResponderState,
+    ResponderStatus,
     TargetResponder,
 )
 from rules.constraints import (
     RESERVED_DOMAINS,
+    RESERVED_PRIORITY_END,
     Constraint,
     ExactlyOneMember,
     Format,
@@ -62,8 +67,9 @@ from rules.constraints import (
     UnreservedDomain,
     Uuid,
 )
+from rules.field import ErrorType
 from rules.meta.conditions import _MAX_MESSAGE, _MAX_REASON
-from rules.states import FINAL_CONDITIONS
+from rules.states import FINAL_CONDITIONS, PROCESSED, TRANSITIONS
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -107,10 +113,9 @@ def _definition(model: type[BaseModel], plural: str, columns: Sequence[Schema]) 
 
 
 def _root(model: type[BaseModel]) -> Schema:
-    return {
+    schema = {
         "type": "object",
         "description": _DESCRIPTIONS[model][""],
-        "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string", "description": _DESCRIPTIONS[model]["apiVersion"]},
             "kind": {"type": "string", "description": _DESCRIPTIONS[model]["kind"]},
@@ -120,6 +125,7 @@ def _root(model: type[BaseModel]) -> Schema:
             "status": {**_object(_type_of(model, "status")), "default": {}},
         },
     }
+    return _ruled(schema, [_required("spec")])
 
 
 def _type_of(model: type[BaseModel], attribute: str) -> type[BaseModel]:
@@ -135,18 +141,24 @@ def _object(model: type[BaseModel]) -> Schema:
     fields = {info.alias or name: info for name, info in model.model_fields.items()}
     descriptions = _DESCRIPTIONS[model]
     required = [name for name, info in fields.items() if _is_required(model, name, info)]
-    schema: Schema = {
-        "type": "object",
-        "description": descriptions[""],
-        **({"required": required} if required else {}),
-        "properties": {
-            name: {"description": descriptions[name], **_field(model, name, info)}
-            for name, info in fields.items()
-        },
-        **({"x-kubernetes-map-type": "atomic"} if model in _ATOMIC else {}),
+    separate = _REQUIRED_APART.get(model, ())
+    schema: Schema = {"type": "object", "description": descriptions[""]}
+    if keyword := [name for name in required if name not in separate]:
+        schema["required"] = keyword
+    schema["properties"] = {
+        name: {"description": descriptions[name], **_field(model, name, info)}
+        for name, info in fields.items()
     }
-    rules = [rule for name, info in fields.items() for rule in _rules_of_parent(name, info)]
-    return _ruled(schema, [*rules, *_BEHAVIOURS.get(model, ())])
+    if model in _ATOMIC:
+        schema["x-kubernetes-map-type"] = "atomic"
+    return _ruled(
+        schema,
+        [
+            *(_required(name) for name in required if name in separate),
+            *(rule for name, info in fields.items() for rule in _rules_of_parent(name, info)),
+            *_BEHAVIOURS.get(model, ()),
+        ],
+    )
 
 
 def _is_required(model: type[BaseModel], name: str, info: FieldInfo) -> bool:
@@ -212,9 +224,7 @@ def _unwrap(info: FieldInfo) -> tuple[Any, tuple[Any, ...]]:
 # Limits as keywords
 
 _LONG_NAME: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-_NAME_PART: Final = (
-    rf"[A-Za-z0-9]([-A-Za-z0-9_.]{{0,{formats.MAX_LABEL_BYTES - 2}}}[A-Za-z0-9])?"
-)
+_NAME_PART: Final = rf"[A-Za-z0-9]([-A-Za-z0-9_.]{{0,{formats.MAX_LABEL_BYTES - 2}}}[A-Za-z0-9])?"
 _MAX_KEY: Final = formats.MAX_LONG_NAME_BYTES + len("/") + formats.MAX_LABEL_BYTES
 # The predicates of `rules.formats` as RE2, whose `$` is the very end of a text. RE2 does not count
 # as far as the domain of a key may reach, so only the whole key has a length.
@@ -265,6 +275,13 @@ def _keywords(limit: Constraint) -> Schema:
     raise TypeError(f"no schema for {limit}")
 
 
+# Where a field can change beside a missing one, the keyword would refuse what stands natively.
+_REQUIRED_APART: Final[Mapping[type[BaseModel], Sequence[str]]] = {
+    EvictionRequestSpec: ("target", "requester", "intent"),
+    TargetResponder: ("priority", "state"),
+}
+
+
 def _list_map(key: str) -> Schema:
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
 
@@ -280,6 +297,7 @@ class _Rule:
     message: str
     field: str = ""
     """The child of the rule's node that is to blame; "" for the node itself."""
+    reason: ErrorType = ErrorType.INVALID
     optional_old: bool = False
     """Whether ``oldSelf`` is an optional, so that new nodes are judged as well."""
 
@@ -287,6 +305,7 @@ class _Rule:
         return {
             "rule": " ".join(self.rule.split()),
             "message": self.message,
+            "reason": str(self.reason),
             **({"fieldPath": f".{self.field}"} if self.field else {}),
             **({"optionalOldSelf": True} if self.optional_old else {}),
         }
@@ -299,113 +318,126 @@ def _ruled(schema: Schema, rules: Sequence[_Rule]) -> Schema:
     return {**schema, key: [*(rule.render() for rule in rules), *schema.get(key, ())]}
 
 
+def _required(name: str) -> _Rule:
+    return _Rule(
+        rule=f"has(self.{name}) || (oldSelf.hasValue() && !has(oldSelf.value().{name}))",
+        message=f"{name} must be set",
+        field=name,
+        reason=ErrorType.REQUIRED,
+        optional_old=True,
+    )
+
+
 def _rules_of_field(limit: Constraint) -> Sequence[_Rule]:
     """What a limit means as rules at its field's own node."""
     match limit:
         case Immutable():
             return (_Rule(rule="self == oldSelf", message="field is immutable"),)
         case ExactlyOneMember():
-            set_members = " + ".join(f"(has(self.{member}) ? 1 : 0)" for member in limit.members)
-            listed = ", ".join(limit.members)
-            return (
-                _Rule(rule=f"{set_members} == 1", message=f"must have exactly one of: {listed}"),
-            )
+            members = " + ".join(f"(has(self.{member}) ? 1 : 0)" for member in limit.members)
+            message = f"must have exactly one of: {', '.join(limit.members)}"
+            return (_Rule(rule=f"{members} == 1", message=message),)
         case UnreservedDomain():
             domains = "|".join(domain.replace(".", "[.]") for domain in RESERVED_DOMAINS)
             listed = ", ".join(f"*.{domain}" for domain in RESERVED_DOMAINS)
-            return (
-                _Rule(
-                    rule=f"!self.matches('^([^/]*[.])?({domains})/')",
-                    message=f"domain names {listed} are reserved; use your own domain",
-                ),
-            )
+            message = f"domain names {listed} are reserved; use your own domain"
+            return (_Rule(rule=f"!self.matches('^([^/]*[.])?({domains})/')", message=message),)
     return ()
 
 
 def _rules_of_parent(name: str, info: FieldInfo) -> Sequence[_Rule]:
-    """What the limits of a field mean as rules at the node above, which sees the field vanish."""
+    """What the limits of a field mean as rules at the node above, which sees it vanish."""
     annotation, limits = _unwrap(info)
-    cut = "int" if annotation is datetime else ""
-    new, old = f"{cut}(self.{name})", f"{cut}(oldSelf.{name})"
-    kept = f"!has(oldSelf.{name}) || (has(self.{name}) && {new}"
+    new, old = _values(name, time=annotation is datetime)
     rules = []
     for limit in limits:
         match limit:
             case SetOnce():
+                rule = f"!has(oldSelf.{name}) || (has(self.{name}) && {new} == {old})"
                 message = "may not be changed or removed once set"
-                rules.append(_Rule(rule=f"{kept} == {old})", message=message, field=name))
             case NeverUnset():
-                message = "may not be removed once set"
                 rule = f"!has(oldSelf.{name}) || has(self.{name})"
-                rules.append(_Rule(rule=rule, message=message, field=name))
+                message = "may not be removed once set"
             case NeverDecreases():
                 rule = f"!has(oldSelf.{name}) || !has(self.{name}) || {new} >= {old}"
-                rules.append(_Rule(rule=rule, message="may not be decreased", field=name))
+                message = "may not be decreased"
+            case _:
+                continue
+        rules.append(_Rule(rule=rule, message=message, field=name))
     return rules
 
 
-def _texts(values: Sequence[str]) -> str:
+def _values(name: str, *, time: bool, new: str = "self", old: str = "oldSelf") -> tuple[str, str]:
+    """A field of two objects, ready to compare."""
+    cut = "int({})" if time else "{}"
+    return cut.format(f"{new}.{name}"), cut.format(f"{old}.{name}")
+
+
+def _listed(values: Iterable[str]) -> str:
     return "[" + ", ".join(f"'{value}'" for value in sorted(values)) + "]"
 
 
 def _is(item: str, *states: str) -> str:
-    """Whether the state of a target responder is one of ``states``."""
-    return f"(has({item}.state) && {item}.state in {_texts(states)})"
+    """Whether a target responder has one of ``states``."""
+    return f"(has({item}.state) && {item}.state in {_listed(states)})"
 
 
-def _is_true(condition: str) -> str:
-    return f"(has({condition}.status) && {condition}.status == '{ConditionStatus.TRUE}')"
+def _has_status(condition: str, status: ConditionStatus) -> str:
+    return f"(has({condition}.status) && {condition}.status == '{status}')"
 
 
-def _is_same(one: str, other: str, field: str, *, time: bool = False) -> str:
-    """Whether a field is equal in two objects, or unset in both."""
-    left, right = (f"int({x}.{field})" if time else f"{x}.{field}" for x in (one, other))
-    return (
-        f"(has({one}.{field}) == has({other}.{field}) && (!has({one}.{field}) || {left} == {right}))"
+def _same(new: str, old: str, name: str, *, time: bool = False) -> str:
+    """Whether a field is equal in two objects; unset equals unset."""
+    left, right = _values(name, time=time, new=new, old=old)
+    return f"(has({new}.{name}) ? has({old}.{name}) && {left} == {right} : !has({old}.{name}))"
+
+
+def _same_report(new: str, old: str) -> str:
+    """Whether a responder's entry is unchanged."""
+    fields = {info.alias or name: info for name, info in ResponderStatus.model_fields.items()}
+    return " && ".join(
+        _same(new, old, name, time=_unwrap(info)[0] is datetime) for name, info in fields.items()
     )
 
 
-def _same_names(old: str, new: str) -> str:
+def _same_names(new: str, old: str) -> str:
+    """Whether a list has as many entries as another one, and all its names."""
     return f"(size({new}) == size({old}) && {old}.all(o, {new}.exists(n, n.name == o.name)))"
 
 
-_FINAL: Final = _texts(FINAL_CONDITIONS)
+def _twin(of: str, condition: str) -> str:
+    """Whether the entry ``of`` the stored list fulfils ``condition`` as ``n`` in the new one."""
+    return f"self.targetResponders.exists(n, n.name == {of}.name && {condition})"
+
+
+_ACTIVE: Final = ResponderState.ACTIVE
+_INACTIVE: Final = ResponderState.INACTIVE
+_FINAL_TYPES: Final = _listed(FINAL_CONDITIONS)
+
 _IS_FINAL: Final = f"""
-    (has(self.conditions) && self.conditions.exists(c, c.type in {_FINAL} && {_is_true("c")}))
+    (has(self.conditions) && self.conditions.exists(c,
+      c.type in {_FINAL_TYPES} && {_has_status("c", ConditionStatus.TRUE)}))
 """
-# Natively states are not judged where a list is too long or repeats a name, as a stored one may.
+_IS_ACTIVE: Final = f"self.targetResponders.exists(a, {_is('a', _ACTIVE)})"
+# Natively states and reports are not judged where a stored list is too long or repeats a name.
 _IS_READABLE: Final = " && ".join(
-    f"has({items}) && size({items}) <= {MAX_TARGET_RESPONDERS}"
-    f" && {items}.all(a, {items}.exists_one(b, b.name == a.name))"
+    f"has({items}) && size({items}) <= {MAX_TARGET_RESPONDERS} "
+    f"&& {items}.all(a, {items}.exists_one(b, b.name == a.name))"
     for items in ("self.targetResponders", "self.responders")
 )
-_HAD_RESPONDERS: Final = "(has(oldSelf.targetResponders) && size(oldSelf.targetResponders) > 0)"
-# Without all priorities the order of a stored list is unknown.
-_WAS_ORDERED: Final = (
-    f"({_HAD_RESPONDERS} && oldSelf.targetResponders.all(o, has(o.priority)))"
+_WAS_INITIALISED: Final = "(has(oldSelf.targetResponders) && size(oldSelf.targetResponders) > 0)"
+# Without all priorities nobody knows the order of the stored list.
+_WAS_ORDERED: Final = f"({_WAS_INITIALISED} && oldSelf.targetResponders.all(o, has(o.priority)))"
+_WAS_ACTIVE: Final = (
+    f"({_WAS_ORDERED} && oldSelf.targetResponders.exists_one(a, {_is('a', _ACTIVE)}))"
 )
-_HAD_ACTIVE: Final = (
-    f"({_WAS_ORDERED} && oldSelf.targetResponders.exists_one(a, {_is('a', ResponderState.ACTIVE)}))"
-)
-_HAS_ACTIVE: Final = f"self.targetResponders.exists(a, {_is('a', ResponderState.ACTIVE)})"
-_KEEPS_STATE: Final = "(n.state == o.state)"
+_WAS_IDLE: Final = f"({_WAS_ORDERED} && !oldSelf.targetResponders.exists(a, {_is('a', _ACTIVE)}))"
 
-_EVICTION_STATUS: Final = (
+_FIXED_LISTS: Final = (
     _Rule(
         rule=f"""
-            !has(oldSelf.conditions) || oldSelf.conditions.all(o,
-              !(o.type in {_FINAL} && {_is_true("o")})
-              || (has(self.conditions) && self.conditions.exists(n, n.type == o.type
-                && !(has(n.status) && n.status == '{ConditionStatus.FALSE}')
-                && {_is_same("n", "o", "reason")})))
-        """,
-        message=f"a true {' or '.join(FINAL_CONDITIONS)} must stay True and keep its reason",
-        field="conditions",
-    ),
-    _Rule(
-        rule=f"""
-            !{_HAD_RESPONDERS} || (has(self.targetResponders)
-              && {_same_names("oldSelf.targetResponders", "self.targetResponders")})
+            !{_WAS_INITIALISED} || (has(self.targetResponders)
+              && {_same_names("self.targetResponders", "oldSelf.targetResponders")})
         """,
         message="must keep the number and the names of its entries",
         field="targetResponders",
@@ -413,19 +445,155 @@ _EVICTION_STATUS: Final = (
     _Rule(
         rule=f"""
             has(self.targetResponders) && size(self.targetResponders) > 0
-            ? has(self.responders) && {_same_names("self.targetResponders", "self.responders")}
-            : !has(self.responders) || size(self.responders) == 0
+              ? has(self.responders) && {_same_names("self.responders", "self.targetResponders")}
+              : !has(self.responders) || size(self.responders) == 0
         """,
         message="must have exactly the names of status.targetResponders",
         field="responders",
     ),
 )
 
+_FINAL_CONDITIONS: Final = _Rule(
+    rule=f"""
+        !has(oldSelf.conditions) || oldSelf.conditions.all(o,
+          !(o.type in {_FINAL_TYPES} && {_has_status("o", ConditionStatus.TRUE)})
+          || (has(self.conditions) && self.conditions.exists(n, n.type == o.type
+            && !{_has_status("n", ConditionStatus.FALSE)} && {_same("n", "o", "reason")})))
+    """,
+    message=f"a true {' or '.join(FINAL_CONDITIONS)} must stay True and keep its reason",
+    field="conditions",
+)
+
+# The state machine of `rules.states.expected_states`, as far as priorities alone tell the order.
+_STATE_MACHINE: Final = (
+    _Rule(
+        rule=f"""
+            {_WAS_INITIALISED} || !has(self.targetResponders) || size(self.targetResponders) == 0
+              || (self.targetResponders.all(n, {_is("n", _ACTIVE, _INACTIVE)}) && ({_IS_FINAL}
+                || self.targetResponders.exists(a, {_is("a", _ACTIVE)}
+                  && self.targetResponders.all(n,
+                    !has(n.priority) || !has(a.priority) || n.priority <= a.priority))))
+        """,
+        message="must start with the highest priority 'Active' and everybody else 'Inactive'",
+        field="targetResponders",
+    ),
+    _Rule(
+        rule=f"""
+            !{_WAS_ACTIVE} || !({_IS_READABLE}) || oldSelf.targetResponders.all(o,
+              {_is("o", _ACTIVE)} ? {_twin("o", _is("n", *TRANSITIONS[_ACTIVE]))}
+              : oldSelf.targetResponders.exists(a, {_is("a", _ACTIVE)} && a.priority < o.priority)
+              ? {_twin("o", _same("n", "o", "state"))}
+              : {_twin("o", f"({_is('n', *TRANSITIONS[_INACTIVE])} || {_same('n', 'o', 'state')})")})
+        """,
+        message="must keep the states of processed entries, and may move the others only from "
+        "'Inactive' to 'Active' to a processed state",
+        field="targetResponders",
+    ),
+    _Rule(
+        rule=f"""
+            !{_WAS_ACTIVE} || !({_IS_READABLE}) || {_IS_FINAL} || {_IS_ACTIVE}
+              || !oldSelf.targetResponders.exists(a, {_is("a", _ACTIVE)}
+                && oldSelf.targetResponders.exists(o, o.priority < a.priority))
+        """,
+        message="must make the next entry 'Active' when one leaves 'Active'",
+        field="targetResponders",
+    ),
+    _Rule(
+        rule=f"""
+            !{_WAS_IDLE} || !({_IS_READABLE}) || (!{_IS_ACTIVE}
+              && (!({_IS_FINAL} || oldSelf.targetResponders.all(o, {_is("o", *PROCESSED)}))
+                || oldSelf.targetResponders.all(o, {_twin("o", _same("n", "o", "state"))})))
+        """,
+        message="may not move when nobody is 'Active' any more",
+        field="targetResponders",
+    ),
+    _Rule(
+        rule=f"!{_IS_FINAL} || !({_IS_READABLE}) || !{_IS_ACTIVE}",
+        message=f"may not have an 'Active' entry when {' or '.join(FINAL_CONDITIONS)} is True",
+        field="targetResponders",
+    ),
+    _Rule(
+        rule=f"""
+            !({_IS_READABLE}) || self.targetResponders.all(t,
+              !{_is("t", ResponderState.COMPLETED)} || self.responders.exists(r,
+                r.name == t.name && has(r.completionTime)))
+        """,
+        message="a 'Completed' entry must have a completionTime in status.responders",
+        field="targetResponders",
+    ),
+)
+
+_REPORTS: Final = (
+    _Rule(
+        rule=f"""
+            !({_IS_READABLE}) || self.targetResponders.all(t, !{_is("t", _ACTIVE)}
+              || self.responders.exists(r, r.name == t.name && has(r.startTime)))
+        """,
+        message="an 'Active' responder must have a startTime",
+        field="responders",
+    ),
+    _Rule(
+        rule=f"""
+            !has(oldSelf.responders) || !({_IS_READABLE}) || oldSelf.responders.all(o,
+              self.responders.exists(n, n.name == o.name && (({_same_report("n", "o")})
+                || self.targetResponders.exists(t, t.name == n.name && {_is("t", _ACTIVE)}))))
+        """,
+        message="an entry may change only while its responder is 'Active'",
+        field="responders",
+    ),
+)
+
+
+def _after_start(name: str) -> _Rule:
+    """A time that changes must not be before the start."""
+    new, old = _values(name, time=True, old="oldSelf.value()")
+    return _Rule(
+        rule=f"""
+            !has(self.{name}) || (has(self.startTime) && {new} >= int(self.startTime))
+              || (oldSelf.hasValue() && has(oldSelf.value().{name}) && {new} == {old})
+        """,
+        message="may not be set without startTime or before it",
+        field=name,
+        optional_old=True,
+    )
+
+
+_HEARTBEAT: Final = _Rule(
+    rule="""
+        !has(oldSelf.heartbeatTime) || (has(self.heartbeatTime)
+          && int(self.heartbeatTime) >= int(oldSelf.heartbeatTime))
+    """,
+    message="may not be decreased or removed",
+    field="heartbeatTime",
+)
+
+_PRIORITY_BAND: Final = _Rule(
+    rule=f"""
+        !has(self.priority) || self.priority < 0 || (self.name == '{EVICTOR}'
+          ? self.priority == {EVICTOR_PRIORITY} : self.priority >= {RESERVED_PRIORITY_END})
+    """,
+    message=f"must be at least {RESERVED_PRIORITY_END}, or {EVICTOR_PRIORITY} for '{EVICTOR}'",
+    field="priority",
+)
+
+_SINGLE_ACTIVE: Final = _Rule(
+    rule=f"size(self.filter(a, {_is('a', _ACTIVE)})) <= 1",
+    message="may not have more than one 'Active' entry",
+)
 
 _BEHAVIOURS: Final[Mapping[type[BaseModel], Sequence[_Rule]]] = {
-    EvictionStatus: _EVICTION_STATUS,
+    EvictionStatus: (_FINAL_CONDITIONS, *_FIXED_LISTS, *_STATE_MACHINE, *_REPORTS),
+    TargetResponder: (_PRIORITY_BAND,),
+    ResponderStatus: (
+        _HEARTBEAT,
+        *map(_after_start, ("heartbeatTime", "expectedCompletionTime", "completionTime")),
+    ),
 }
-_LIST_BEHAVIOURS: Final[Mapping[tuple[type[BaseModel], str], Sequence[_Rule]]] = {}
+_LIST_BEHAVIOURS: Final[Mapping[tuple[type[BaseModel], str], Sequence[_Rule]]] = {
+    (EvictionStatus, "targetResponders"): (_SINGLE_ACTIVE,),
+}
+
+
 from collections import defaultdict
 
 _DESCRIPTIONS: Any = defaultdict(lambda: defaultdict(lambda: "x"))

@@ -84,12 +84,7 @@ def evaluate(request: Request, policy: Policy = Policy()) -> Verdict:
     found: list[Violation] = []
     for limit in _walk_limits(new, old, request):
         _add(found, catalog.RULES[limit.rule], limit.error, policy)
-    context = Context(
-        now=request.now,
-        root=request.root,
-        response_budget=policy.response_budget,
-        status=_status_pair(new, old),
-    )
+    context = _context(new, old, request, policy)
     for rule in _RULES[type(new)]:
         check: Check[Any] | None = getattr(rule, slot)
         if check is not None:
@@ -109,10 +104,10 @@ def _slot(request: Request) -> str | None:
     return None
 
 
-def _status_pair(new: Judged, old: Judged | None) -> Any:
+def _context(new: Judged, old: Judged | None, request: Request, policy: Policy) -> Context:
     if isinstance(new, Eviction) and isinstance(old, Eviction):
-        return new.status, old.status
-    return None
+        return Context(now=request.now, status=(new.status, old.status))
+    return Context(now=request.now, root=request.root, response_budget=policy.response_budget)
 
 
 def _add(found: list[Violation], rule: Rule[Any], error: FieldError, policy: Policy) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from rules import states
 from rules.api import EvictionStatus
 from rules.field import FieldError, Path
+from rules.reports import Report, read_reports
 
 DEFAULT_RESPONSE_BUDGET: Final = 5
 """Silent responders that a pod may make a drain wait for, 20 minutes each; our own choice: a node
@@ -43,13 +44,23 @@ class Context:
     """Where the judged shape stands inside its document, see :class:`rules.request.Request`."""
     response_budget: int = DEFAULT_RESPONSE_BUDGET
     """How many silent responders a pod may make a drain wait for."""
-    status: tuple[EvictionStatus, EvictionStatus] | None = None
+    status: tuple[EvictionStatus, EvictionStatus] = (EvictionStatus(), EvictionStatus())
     """The new and the stored status of an Eviction, on its status writes."""
 
     @cached_property
     def progress(self) -> states.Progress | None:
         """The status write as a step of the state machine, read once for all rules."""
-        return states.progress(*self.status) if self.status is not None else None
+        return states.progress(*self.status)
+
+    @cached_property
+    def reports(self) -> tuple[Report, ...]:
+        """The reports of the status write, read once for all rules."""
+        return read_reports(*self.status)
+
+    @cached_property
+    def changeable_reports(self) -> tuple[Report, ...]:
+        """The reports whose content is to be judged: those that may change at all."""
+        return tuple(report for report in self.reports if not report.locked)
 
 
 ModelT_contra = TypeVar("ModelT_contra", contravariant=True)

@@ -10,13 +10,12 @@ Refused: a message of an Inactive or Completed one
 from collections.abc import Iterator
 
 from rules.api import Eviction
-from rules.eviction.reports import read_reports
 from rules.field import FieldError, invalid
 from rules.rule import Context, Rule
 
 
 def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldError]:
-    for report in read_reports(new, old):
+    for report in context.reports:
         if report.locked:
             detail = f"field is immutable while '{report.new.name}' is not 'Active'"
             yield invalid(report.path, report.new, detail)

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 
 from rules import states
 from rules.api import Eviction
-from rules.eviction.reports import Report, changeable_reports
 from rules.field import FieldError, invalid
+from rules.reports import Report
 from rules.rule import Context, Rule
 from rules.times import format_time
 
 
 def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldError]:
-    for report in changeable_reports(new, old):
+    for report in context.changeable_reports:
         if report.new.expected_completion_time != report.stored.expected_completion_time:
             yield from _judge(report, context)
 

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 
 from rules import states
 from rules.api import Eviction
-from rules.eviction.reports import Report, changeable_reports
 from rules.field import FieldError, invalid, required
+from rules.reports import Report
 from rules.rule import Context, Rule
 
 
 def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldError]:
-    for report in changeable_reports(new, old):
+    for report in context.changeable_reports:
         if report.new.heartbeat_time != report.stored.heartbeat_time:
             yield from _judge(report, context)
 

@@ -9,8 +9,8 @@ Refused: targetResponders [a.io/x, b.io/y], responders [a.io/x]
 from collections.abc import Iterator
 
 from rules.api import Eviction
-from rules.eviction.reports import are_matched
 from rules.field import FieldError, Path, invalid
+from rules.reports import are_matched
 from rules.rule import Context, Rule
 
 _FIELD = Path("status.responders")

@@ -12,13 +12,12 @@ from collections.abc import Iterator
 
 from rules import states
 from rules.api import Eviction
-from rules.eviction.reports import changeable_reports
 from rules.field import FieldError, invalid, required
 from rules.rule import Context, Rule
 
 
 def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldError]:
-    for report in changeable_reports(new, old):
+    for report in context.changeable_reports:
         value, stored = report.new.start_time, report.stored.start_time
         if stored is not None:
             continue  # set-once-fields judges every change of it

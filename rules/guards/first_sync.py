@@ -12,7 +12,6 @@ Refused: responders [{name: a.io/x, startTime: now, completionTime: now}]
 from collections.abc import Iterator
 
 from rules.api import Eviction
-from rules.eviction.reports import read_reports
 from rules.field import FieldError, forbidden
 from rules.rule import Context, Rule
 
@@ -22,7 +21,7 @@ _DETAIL = "may not be set in the write that initialises the responders"
 def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldError]:
     if old.status.target_responders:
         return
-    for report in read_reports(new, old):
+    for report in context.reports:
         if report.new.heartbeat_time is not None:
             yield forbidden(report.path.child("heartbeatTime"), _DETAIL)
         if report.new.completion_time is not None:

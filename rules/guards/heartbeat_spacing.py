@@ -10,13 +10,12 @@ from collections.abc import Iterator
 
 from rules import states
 from rules.api import Eviction
-from rules.eviction.reports import changeable_reports
 from rules.field import FieldError, invalid
 from rules.rule import Context, Enforcement, Rule
 
 
 def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldError]:
-    for report in changeable_reports(new, old):
+    for report in context.changeable_reports:
         value, stored = report.new.heartbeat_time, report.stored.heartbeat_time
         if value is None or stored is None or value <= stored:
             continue

@@ -12,7 +12,7 @@ from rules import catalog
 from rules.constraints import CONSTRAINTS, Constraint, Format
 from rules.rule import Rule
 
-NOT_RULES = {"rules.eviction.reports", "rules.pod.declaration"}
+NOT_RULES = {"rules.pod.declaration"}
 PACKAGES = ("eviction", "guards", "meta", "pod")
 ROOT = Path(rules.__file__).parent
 
