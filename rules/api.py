@@ -140,8 +140,8 @@ class ObjectMeta(Shape):
     creation_timestamp: Time | None = None
     deletion_timestamp: Time | None = None
     deletion_grace_period_seconds: Int64 | None = None
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
     owner_references: Annotated[tuple[OwnerReference, ...], _LIST] = ()
     finalizers: Annotated[tuple[str, ...], _LIST] = ()
     managed_fields: Any = None

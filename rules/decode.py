@@ -5,7 +5,7 @@ UTF-8, huge integers and deep nesting are errors. ``null`` means the same as an 
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -54,24 +54,24 @@ def _sweep(value: Any, depth: int) -> None:
 
     A good part of a small request's cost, hence the exact types and no work for texts.
     """
-    if type(value) is not dict and type(value) is not list:
+    if type(value) is dict:
+        items: Iterable[Any] = value.values()
+    elif type(value) is list:
+        items = value
+    else:
         _check_number(value)
         return
     if depth == MAX_DEPTH:
         raise DecodeError(f"must not nest deeper than {MAX_DEPTH} levels")
-    if type(value) is list:
-        for item in value:
-            if type(item) is not str:
-                _sweep(item, depth + 1)
-        return
-    nulls = []
-    for key, item in value.items():
+    has_nulls = False
+    for item in items:
         if item is None:
-            nulls.append(key)
+            has_nulls = True
         elif type(item) is not str:
             _sweep(item, depth + 1)
-    for key in nulls:
-        del value[key]
+    if has_nulls and type(value) is dict:
+        for key in [key for key, item in value.items() if item is None]:
+            del value[key]
 
 
 def _check_number(value: Any) -> None:
