@@ -1,0 +1,83 @@
+# One command a habit; README, CI and CONTRIBUTING call these targets.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-header pyproject.toml
+CODE := rules webhook certs cli tests examples
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run demo test check format lint types layers fast-tests e2e fix fuzz bench \
+	controlplane rule docs lock clean
+
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## Make the virtual environment from the hash-locked requirements
+
+$(READY): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed; call make PYTHON=python3.13 (or the like)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+run: setup ## Start the webhook on localhost, send it sample reviews, keep serving
+	$(BIN)/python -m examples.demo --keep
+
+demo: setup ## The same, and stop
+	$(BIN)/python -m examples.demo
+
+test: setup check e2e fuzz ## Everything that CI runs
+
+check: setup format lint types layers fast-tests ## Format, lint, types, layers and fast tests
+
+format: setup
+	$(BIN)/ruff format --check $(CODE)
+
+lint: setup
+	$(BIN)/ruff check $(CODE)
+
+types: setup
+	$(BIN)/mypy
+
+layers: setup
+	$(BIN)/lint-imports
+
+fast-tests: setup
+	$(BIN)/pytest -m "not e2e and not slow" --cov --cov-report=
+	$(BIN)/coverage report --include='rules/*' --fail-under=100 --skip-covered
+
+e2e: setup ## Tests on real API servers, and against the oracle (builds them on first use)
+	$(BIN)/python -m tests.controlplane build
+	$(BIN)/pytest -m "e2e or slow"
+
+fix: setup ## Format, and mend what can be mended automatically
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
+
+FUZZ_REQUESTS ?= 200000
+fuzz: setup ## Send mutated request bodies to a running webhook
+	$(BIN)/python -m tests.webhook.fuzz --requests $(FUZZ_REQUESTS)
+
+bench: setup ## Compare with a webhook in Go; prints a table, writes build/bench.json
+	$(BIN)/python -m tests.bench
+
+controlplane: setup ## Run a real API server for yourself (MODE=native|crd|crd-1.34)
+	$(BIN)/python -m tests.controlplane up --mode $(or $(MODE),native)
+
+rule: setup ## Start a rule: make rule NAME=my-rule
+	$(BIN)/python -m tests.rules.scaffold $(NAME)
+
+docs: setup ## Generate the documents that come from code
+	$(BIN)/usher explain -o markdown > docs/rules.md
+
+lock: setup ## Pin the dependencies again, with hashes
+	$(BIN)/$(LOCK) -o requirements/runtime.txt
+	$(BIN)/$(LOCK) --extra dev -o requirements/dev.txt
+
+clean: ## Remove everything that these targets made in this folder
+	rm -rf $(VENV) build site .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*
