@@ -1,0 +1,217 @@
+"""``usher serve``: run the admission webhook."""
+
+import re
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from certs.issue import issue_authority, issue_serving
+from cli.exits import InputError
+from cli.options import CONTEXT_SETTINGS, common_options, policy_from, policy_options
+from webhook import logs
+from webhook.app import now
+from webhook.handler import PATH
+from webhook.launch import launch
+from webhook.listening import AddressError
+from webhook.settings import Settings
+from webhook.tls import CertificateError
+
+_TLS_VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+_LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
+_FILE: Final = click.Path(dir_okay=False, path_type=Path)
+_PORT: Final = click.IntRange(0, 65535)
+
+
+_UNITS: Final = {"": 1, "Ki": 1024, "Mi": 1024**2}
+"""Suffixes of sizes, as in Kubernetes' quantities."""
+
+
+def _size(_: click.Context, __: click.Parameter, value: str) -> int:
+    found = re.fullmatch(r"(0*[1-9][0-9]{0,8})(Ki|Mi|)", value, re.ASCII)
+    if found is None:
+        raise click.BadParameter(f"'{value}' must be a size such as 7Mi, 512Ki or 1048576")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+@click.command(
+    context_settings=CONTEXT_SETTINGS,
+    epilog="Example: usher serve --self-signed  ·  in a cluster: usher serve "
+    "--tls-cert /certs/tls.crt --tls-key /certs/tls.key --log-format json",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=Settings.workers,
+    help="Processes that share the port; one uses about one core.",
+)
+@click.option(
+    "--drain-seconds",
+    type=click.FloatRange(0, 600),
+    default=Settings.drain,
+    help="Seconds to serve on after SIGTERM, while endpoints are being removed.",
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(min=1),
+    default=Settings.concurrency,
+    help="Requests of one worker that may wait for their bodies at once; more get HTTP 500.",
+)
+@click.option(
+    "--max-body",
+    callback=_size,
+    default="7Mi",
+    metavar="SIZE",
+    help="Largest request body in bytes (suffixes Ki, Mi), also after decompression.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, 30, min_open=True),
+    default=Settings.timeout,
+    help="Seconds that a request's body may take at most, also where the caller sets no deadline.",
+)
+@click.option(
+    "--health-port",
+    type=_PORT,
+    default=Settings.health_port,
+    help="Port of /livez, /readyz and /metrics, plain HTTP; 0 takes a free one.",
+)
+@click.option(
+    "--health-bind",
+    multiple=True,
+    default=Settings.health_bind,
+    metavar="ADDRESS",
+    help="Address to serve health and metrics on; may be repeated.",
+)
+@click.option(
+    "--tls-min-version",
+    type=click.Choice(list(_TLS_VERSIONS)),
+    default="1.2",
+    help="Lowest TLS version to accept.",
+)
+@click.option(
+    "--client-ca",
+    type=_FILE,
+    help="PEM file of CAs: clients must show a certificate that one of them has signed.",
+)
+@click.option(
+    "--self-signed",
+    is_flag=True,
+    help="Make a throwaway certificate for localhost, to try things out.",
+)
+@click.option(
+    "--tls-key", type=_FILE, help="PEM file of the certificate's key; read again when it changes."
+)
+@click.option(
+    "--tls-cert",
+    type=_FILE,
+    help="PEM file of the serving certificate and its chain; read again when it changes.",
+)
+@click.option(
+    "--port", type=_PORT, default=Settings.port, help="Port to serve on; 0 takes a free one."
+)
+@click.option(
+    "--bind",
+    multiple=True,
+    default=Settings.bind,
+    metavar="ADDRESS",
+    help="Address to serve on; may be repeated.",
+)
+@policy_options
+@common_options
+def command(
+    *,
+    self_signed: bool,
+    enforce: tuple[str, ...],
+    audit_only: bool,
+    response_budget: int,
+    log_format: str,
+    log_level: str,
+    **flags: Any,
+) -> None:
+    """Run the admission webhook: HTTPS, path /validate.
+
+    /livez, /readyz and /metrics are served over plain HTTP on a port of their own. SIGTERM and
+    SIGINT let it go down without losing calls.
+    """
+    policy = policy_from(enforce, audit_only=audit_only, response_budget=response_budget)
+    logs.configure(log_format, log_level)
+    with ExitStack() as stack:
+        if self_signed:
+            folder = stack.enter_context(_throwaway())
+            flags.update(tls_cert=folder / "tls.crt", tls_key=folder / "tls.key")
+        settings = _settings(**flags)
+
+        def bound(port: int) -> None:
+            if self_signed:
+                _show_try(folder / "ca.crt", port)
+
+        try:
+            launch(settings, policy, bound)
+        except CertificateError as error:
+            raise InputError(f"{error}. Give a PEM pair, or try --self-signed.") from None
+        except AddressError as error:
+            raise InputError(_way_out(error, settings)) from None
+
+
+def _settings(
+    *,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_min_version: str,
+    drain_seconds: float,
+    **same: Any,
+) -> Settings:
+    if tls_cert is None or tls_key is None:
+        raise InputError("--tls-cert and --tls-key are needed; to try things out: --self-signed")
+    return Settings(
+        certificate=tls_cert,
+        key=tls_key,
+        tls_minimum=_TLS_VERSIONS[tls_min_version],
+        drain=drain_seconds,
+        **same,
+    )
+
+
+@contextmanager
+def _throwaway() -> Iterator[Path]:
+    """A serving certificate for this machine, in a directory that only this user can read."""
+    instant = now()
+    authority = issue_authority(instant)
+    serving = issue_serving(authority, _LOCAL_NAMES, instant)
+    with tempfile.TemporaryDirectory(prefix="usher-") as name:
+        folder = Path(name)
+        contents = {
+            "ca.crt": authority.pair.certificate,
+            "tls.crt": serving.certificate,
+            "tls.key": serving.key,
+        }
+        for file, content in contents.items():
+            (folder / file).write_bytes(content)
+        yield folder
+
+
+_REVIEW: Final = (
+    '{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1",'
+    '"operation":"CREATE","kind":{"group":"lifecycle.k8s.io","version":"v1alpha1",'
+    '"kind":"EvictionRequest"},"name":"drain-web-0","object":{"metadata":{"name":"drain-web-0"}}}}'
+)
+
+
+def _show_try(ca: Path, port: int) -> None:
+    click.echo(
+        f"CA of the throwaway certificate: {ca}\n"
+        f"Try it:\n  curl --cacert {ca} -H 'Content-Type: application/json' -d '{_REVIEW}' "
+        f"https://localhost:{port}{PATH}"
+    )
+
+
+def _way_out(error: AddressError, settings: Settings) -> str:
+    flag = "--health-port" if error.port == settings.health_port else "--port"
+    if error.in_use:
+        return f"{error.strerror}. Another program listens there; choose another {flag}."
+    return f"{error.strerror}. Choose an address of this machine and a {flag} that you may use."

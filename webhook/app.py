@@ -1,0 +1,187 @@
+"""One process of the server: it listens, looks after itself, and goes down without losing calls."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any, Final
+
+import structlog
+
+from rules.evaluate import Policy
+from webhook.connection import Connections
+from webhook.handler import Validator
+from webhook.health import Health
+from webhook.metrics import Board
+from webhook.settings import (
+    BACKLOG,
+    HEADER_SECONDS,
+    LINGER_SECONDS,
+    REFRESH_SECONDS,
+    SHUTDOWN_SECONDS,
+    SWEEP_SECONDS,
+    Settings,
+)
+from webhook.tls import CertificateError, ServingCertificate
+
+_log = structlog.get_logger()
+
+# What clients can bring about: no failure of ours.
+_CLIENT_ERRORS: Final = (ConnectionError, TimeoutError, ssl.SSLError)
+
+
+def now() -> datetime:
+    """The instant at which requests are judged."""
+    return datetime.now(UTC)  # noqa: TID251 - this is the rim, and its only clock
+
+
+class Shutdown:
+    """The way down: told once, serve on for a while; told again, end at once."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.hurried = asyncio.Event()
+
+    def tell(self) -> None:
+        """Go down, or faster down."""
+        (self.hurried if self.begun.is_set() else self.begun).set()
+
+    def on_signals(self, *numbers: int) -> None:
+        """Go down when one of these signals arrives."""
+        loop = asyncio.get_running_loop()
+        for number in numbers:
+            loop.add_signal_handler(number, self.tell)
+
+
+class Server:
+    """Answers admission reviews as ``worker`` number so-and-so on ``board``."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        policy: Policy,
+        certificate: ServingCertificate,
+        board: Board,
+        worker: int = 0,
+        clock: Callable[[], datetime] = now,
+    ) -> None:
+        self._settings = settings
+        self._certificate = certificate
+        self._board = board
+        self._row = board.row(worker)
+        self._clock = clock
+        validator = Validator(settings, policy, self._row, clock)
+        self._pool = Connections(validator, settings)
+
+    async def serve(self, sockets: Sequence[socket.socket], shutdown: Shutdown) -> None:
+        """Answer until ``shutdown``, and then whatever is under way."""
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(_log_failure)
+        self._row.start()
+        servers = [
+            await loop.create_server(
+                self._pool,
+                sock=each,
+                ssl=self._certificate.context,
+                backlog=BACKLOG,
+                ssl_handshake_timeout=HEADER_SECONDS,
+                ssl_shutdown_timeout=SHUTDOWN_SECONDS,
+            )
+            for each in sockets
+        ]
+        self._show()
+        self._row.serves(self._certificate.not_before, self._certificate.not_after)
+        async with (
+            every(SWEEP_SECONDS, self._pool.sweep, self._show),
+            every(REFRESH_SECONDS, self._refresh),
+        ):
+            await shutdown.begun.wait()
+            await self._drain(shutdown)
+            for server, each in zip(servers, sockets, strict=True):
+                server.close()
+                # Another process may hold the socket, too: the queue must end all the same.
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+            self._pool.close_idle()
+            rest = self._settings.timeout + LINGER_SECONDS
+            await _first(rest, self._pool.emptied(), shutdown.hurried.wait())
+
+    async def _drain(self, shutdown: Shutdown) -> None:
+        """Serve on until nobody sends new calls any more, but make every caller connect anew."""
+        self._board.drain()
+        self._pool.draining = True
+        _log.info("draining", seconds=self._settings.drain, hint="the same signal again ends it")
+        await _first(self._settings.drain, shutdown.hurried.wait())
+
+    def _show(self) -> None:
+        pool = self._pool
+        self._row.show(alive=monotonic(), waiting=pool.waiting, connections=len(pool.open))
+
+    def _refresh(self) -> None:
+        certificate = self._certificate
+        try:
+            changed = certificate.refresh(self._clock())
+        except CertificateError as error:
+            self._row.reload_failed()
+            _log.warning("certificate refused, the last good one stays", error=str(error))
+            return
+        if changed:
+            self._row.serves(certificate.not_before, certificate.not_after)
+            _log.info("certificate loaded", not_after=certificate.not_after.isoformat())
+
+
+async def serve_health(
+    settings: Settings,
+    board: Board,
+    sockets: Sequence[socket.socket],
+    until: Awaitable[object],
+    clock: Callable[[], datetime] = now,
+) -> None:
+    """Answer the kubelet and Prometheus until ``until`` is done."""
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_log_failure)
+    pool = Connections(Health(board, clock), settings)
+    servers = [await loop.create_server(pool, sock=each, backlog=BACKLOG) for each in sockets]
+    async with every(SWEEP_SECONDS, pool.sweep):
+        await until
+    for server in servers:
+        server.close()
+
+
+@asynccontextmanager
+async def every(seconds: float, *steps: Callable[[], None]) -> AsyncIterator[None]:
+    """Take ``steps`` every so many seconds, whatever they raise, as long as the block runs."""
+
+    async def repeat() -> None:
+        while True:
+            for step in steps:
+                try:
+                    step()
+                except Exception:  # noqa: BLE001 - the next time may go well
+                    _log.exception("upkeep failed")
+            await asyncio.sleep(seconds)
+
+    task = asyncio.create_task(repeat())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+async def _first(seconds: float, *ends: Coroutine[Any, Any, object]) -> None:
+    """Wait until one of ``ends`` is done, but no longer than ``seconds``."""
+    tasks = [asyncio.create_task(end) for end in ends]
+    await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+
+
+def _log_failure(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    error = context.get("exception")
+    if isinstance(error, _CLIENT_ERRORS):
+        _log.debug("connection failed", error=repr(error))
+    else:
+        _log.error("internal error", message=context.get("message"), exc_info=error)

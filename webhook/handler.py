@@ -1,0 +1,205 @@
+"""One request of an API server, from its bytes to the bytes of the answer."""
+
+import re
+import zlib
+from collections.abc import Callable
+from datetime import datetime
+from functools import lru_cache
+from http import HTTPMethod, HTTPStatus
+from time import perf_counter
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+import structlog
+from aiohttp import hdrs
+from aiohttp.http import RawRequestMessage
+
+from rules.decode import DecodeError, load
+from rules.evaluate import ADMITTED, Policy, Verdict, evaluate
+from webhook.connection import TEXT, Reply
+from webhook.metrics import Row
+from webhook.review import Review, cut, decision, decode, encode, outcome, printable
+from webhook.settings import ANSWER_MARGIN_SECONDS, Settings
+
+PATH: Final = "/validate"
+
+_log = structlog.get_logger()
+
+_MAX_DETAIL: Final = 300
+"""Characters of an error's text; API servers show it to whoever wrote. Our own choice."""
+_MAX_LOGGED: Final = 10
+"""Violations in a log line; the answer has them all. Our own choice."""
+_GZIP: Final = 16 + zlib.MAX_WBITS
+_CODINGS: Final = ("identity", "gzip")
+
+
+class Validator:
+    """Judges admission reviews. Every method returns at once; none raises."""
+
+    def __init__(
+        self, settings: Settings, policy: Policy, row: Row, clock: Callable[[], datetime]
+    ) -> None:
+        self._max_body = settings.max_body
+        self._timeout = settings.timeout
+        self._policy = policy
+        self._row = row
+        self._clock = clock
+
+    def begin(self, head: RawRequestMessage) -> Reply | float:
+        """Refuse what is no admission review by its head, or say how long its body may take."""
+        seconds = _seconds(head.path)
+        if seconds is None:
+            return self.refuse(HTTPStatus.NOT_FOUND, f"only {PATH} is served")
+        if head.method != HTTPMethod.POST:
+            reply = self.refuse(HTTPStatus.METHOD_NOT_ALLOWED, "must be POST")
+            return reply._replace(allow=b"POST")
+        headers = head.headers
+        if not _is_json(headers.get(hdrs.CONTENT_TYPE, "")):
+            return self.refuse(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json in UTF-8"
+            )
+        if _coding(head) not in _CODINGS:
+            return self.refuse(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Content-Encoding must be gzip or identity"
+            )
+        return min(seconds, self._timeout)
+
+    def answer(self, head: RawRequestMessage, body: bytes, began: float) -> Reply:
+        """Judge the review in ``body``."""
+        review = None
+        try:
+            if _coding(head) == "gzip":
+                plain = _gunzip(body, self._max_body)
+                if plain is None:
+                    detail = f"the body may have at most {self._max_body} bytes when decompressed"
+                    return self.refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
+                body = plain
+            review = decode(load(body), self._clock())
+            verdict = evaluate(review.request, self._policy) if review.request else ADMITTED
+            reply = Reply(HTTPStatus.OK, encode(review, verdict))
+        except DecodeError as error:
+            _log.info("refused", code=400, error=str(error))
+            return self.refuse(HTTPStatus.BAD_REQUEST, str(error))
+        except Exception:  # noqa: BLE001 - our bug, whatever it is: failurePolicy decides
+            _log.exception("failed", uid=review.uid if review else "")
+            return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error; see the log")
+        self._row.judged(review, verdict, perf_counter() - began)
+        if verdict.violations:
+            _log.info(**_line(review, verdict))
+        elif review.request is None:
+            _log.debug("not ours", uid=review.uid, kind=review.kind, group=review.group)
+        return reply
+
+    def refuse(self, status: int, detail: str) -> Reply:
+        """Count and answer a request that can't be judged."""
+        self._row.failed(status)
+        return Reply(status, f"{cut(printable(detail), _MAX_DETAIL)}\n".encode(), TEXT)
+
+    def overloaded(self) -> Reply:
+        """Count and answer a request for which there is no room."""
+        self._row.shed()
+        return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "too many requests are waiting")
+
+
+@lru_cache(maxsize=64)
+def _seconds(target: str) -> float | None:
+    """How long the body of a request to ``target`` may take; None for another path than ours.
+
+    Infinite without a usable ``?timeout=``.
+    """
+    path, _, query = target.partition("?")
+    if path != PATH:
+        return None
+    asked = _duration(parse_qs(query).get("timeout", [""])[0])
+    if not asked:
+        return float("inf")
+    # A caller that waits for less than the margin gets half of its time.
+    return max(asked - ANSWER_MARGIN_SECONDS, asked / 2)
+
+
+_UNITS: Final = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,
+    "ms": 1e-3,
+    "s": 1,
+    "m": 60,
+    "h": 3600,
+}
+_PART: Final = r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)"
+_is_duration = re.compile(rf"\+?(?:{_PART})+", re.ASCII).fullmatch
+_parts = re.compile(_PART, re.ASCII).findall
+
+
+def _duration(text: str) -> float:
+    """Seconds of ``text`` as Go's ``time.ParseDuration`` reads it; 0 where that isn't positive."""
+    if not _is_duration(text):
+        return 0
+    return sum(float(number) * _UNITS[unit] for number, unit in _parts(text))
+
+
+@lru_cache(maxsize=64)
+def _is_json(content_type: str) -> bool:
+    media, *parameters = (part.strip().lower() for part in content_type.split(";"))
+    charsets = [
+        value.strip('"')
+        for name, _, value in (parameter.partition("=") for parameter in parameters)
+        if name == "charset"
+    ]
+    return media == "application/json" and all(charset == "utf-8" for charset in charsets)
+
+
+def _coding(head: RawRequestMessage) -> str:
+    return head.headers.get(hdrs.CONTENT_ENCODING, "identity").strip().lower()
+
+
+def _gunzip(data: bytes, limit: int) -> bytes | None:
+    """``data`` decompressed; None if that would be more than ``limit`` bytes.
+
+    Raises DecodeError for anything but complete gzip.
+    """
+    parts: list[bytes] = []
+    room = limit + 1
+    while data:  # gzip may have several members
+        member = zlib.decompressobj(_GZIP)
+        try:
+            parts.append(member.decompress(data, room))
+        except zlib.error:
+            raise DecodeError("must be valid gzip") from None
+        room -= len(parts[-1])
+        if room <= 0:
+            return None
+        if not member.eof:
+            raise DecodeError("must be complete gzip")
+        data = member.unused_data
+    return b"".join(parts)
+
+
+def _line(review: Review, verdict: Verdict) -> dict[str, Any]:
+    """The log line of a request that broke rules."""
+    decided = decision(verdict)
+    shown = verdict.denied or verdict.violations
+    return {
+        "event": {"deny": "denied", "warn": "warned"}.get(decided, "audited"),
+        "uid": review.uid,
+        "rules": list(dict.fromkeys(violation.rule for violation in shown)),
+        "user": review.user,
+        "operation": review.operation.value,
+        "group": review.group,
+        "resource": review.resource,
+        "subresource": review.subresource,
+        "namespace": review.namespace,
+        "name": review.name,
+        "dry_run": review.dry_run,
+        "reason": outcome(shown).value,
+        "violations": len(shown),
+        "causes": [
+            {
+                "rule": violation.rule,
+                "field": violation.error.field,
+                "message": violation.error.message,
+            }
+            for violation in shown[:_MAX_LOGGED]
+        ],
+    }

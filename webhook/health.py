@@ -1,0 +1,88 @@
+"""What the kubelet and Prometheus ask, over plain HTTP on a port of its own."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from http import HTTPMethod, HTTPStatus
+from time import monotonic
+
+from aiohttp import hdrs
+from aiohttp.http import RawRequestMessage
+from prometheus_client.exposition import choose_encoder
+
+from webhook.connection import TEXT, Reply
+from webhook.metrics import Board
+from webhook.settings import SILENCE_SECONDS
+
+
+class Health:
+    """Answers /livez, /readyz and /metrics from what all processes wrote on the board."""
+
+    def __init__(self, board: Board, clock: Callable[[], datetime]) -> None:
+        self._board = board
+        self._clock = clock
+        self._paths: dict[str, Callable[[RawRequestMessage], Reply]] = {
+            "/livez": lambda _: _report(self.not_live()),
+            "/readyz": lambda _: _report(self.not_ready()),
+            "/metrics": self._metrics,
+        }
+
+    def begin(self, head: RawRequestMessage) -> Reply:
+        """Answer; no request here needs a body."""
+        answer = self._paths.get(head.path.partition("?")[0])
+        if answer is None:
+            return self.refuse(HTTPStatus.NOT_FOUND, f"only {', '.join(self._paths)} are served")
+        if head.method not in (HTTPMethod.GET, HTTPMethod.HEAD):
+            reply = self.refuse(HTTPStatus.METHOD_NOT_ALLOWED, "must be GET")
+            return reply._replace(allow=b"GET, HEAD")
+        return answer(head)
+
+    def answer(self, head: RawRequestMessage, body: bytes, began: float) -> Reply:  # noqa: ARG002
+        """Never called: ``begin`` has answered."""
+        return self.begin(head)
+
+    def refuse(self, status: int, detail: str) -> Reply:
+        """The answer to anything else."""
+        return Reply(status, f"{detail}\n".encode(), TEXT)
+
+    def overloaded(self) -> Reply:
+        """Never called: nothing waits for a body."""
+        return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "busy")
+
+    def not_live(self) -> list[str]:
+        """Why the server should be restarted; empty if it should not."""
+        now = monotonic()
+        return [
+            f"worker {worker} hangs: silent for {now - alive:.0f} s"
+            for worker, alive in enumerate(self._board.alive())
+            if alive and now - alive > SILENCE_SECONDS
+        ]
+
+    def not_ready(self) -> list[str]:
+        """Why the server should get no requests; empty if it should."""
+        if self._board.draining:
+            return ["shutting down"]
+        now = self._clock().timestamp()
+        reasons = self.not_live()
+        for worker, (not_before, not_after) in enumerate(self._board.validity()):
+            if not not_after:
+                reasons.append(f"worker {worker} has not started")
+            elif now < not_before:
+                reasons.append(f"the certificate is not valid before {_shown(not_before)}")
+            elif now >= not_after:
+                reasons.append(f"the certificate has expired at {_shown(not_after)}")
+        return list(dict.fromkeys(reasons))
+
+    def _metrics(self, head: RawRequestMessage) -> Reply:
+        encode, content_type = choose_encoder(head.headers.get(hdrs.ACCEPT, ""))
+        return Reply(HTTPStatus.OK, encode(self._board), content_type.encode())
+
+
+def _report(reasons: list[str]) -> Reply:
+    if not reasons:
+        return Reply(HTTPStatus.OK, b"ok\n", TEXT)
+    text = "".join(f"{reason}\n" for reason in reasons)
+    return Reply(HTTPStatus.SERVICE_UNAVAILABLE, text.encode(), TEXT)
+
+
+def _shown(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

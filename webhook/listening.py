@@ -1,0 +1,78 @@
+"""Sockets to listen on: several addresses, one port, and one set of sockets for each worker.
+
+How workers share a port: whoever starts the server binds one set of SO_REUSEPORT sockets for each
+worker and hands it down. The kernel spreads connections over the sets evenly, which it does not
+over processes that accept from one common socket (the first awake takes all), and the long-lived
+connections of API servers stay where they landed. Because the sockets outlive a crashed worker,
+connections that wait in its queue are taken by its successor; sockets that the workers bind for
+themselves would reset them.
+"""
+
+import errno
+import socket
+from collections.abc import Sequence
+from typing import Final
+
+_UNAVAILABLE: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+_ANY_IPV6: Final = "::"
+
+
+class AddressError(OSError):
+    """An address can't be listened on."""
+
+    def __init__(self, host: str, port: int, error: OSError) -> None:
+        super().__init__(error.errno, f"{host} port {port}: {error.strerror or error}")
+        self.port = port
+        self.in_use = error.errno == errno.EADDRINUSE
+
+
+def listen(hosts: Sequence[str], port: int, copies: int = 1) -> list[list[socket.socket]]:
+    """Bind ``port`` of every one of ``hosts``, ``copies`` times over: one list for each copy.
+
+    Port 0 takes a free one, the same for all. A machine without IPv6 has no "::"; that is no error
+    while there is another host. Raises AddressError.
+    """
+    first = _bind_all(hosts, port)
+    if copies == 1:
+        return [first]
+    # The first set has shown that nobody else listens there; with SO_REUSEPORT from the start,
+    # another server of the same user would go unnoticed and take half of the connections.
+    addresses = [(each.family, each.getsockname()) for each in first]
+    for each in first:
+        each.close()
+    return [
+        [_bind(family, address, shared=True) for family, address in addresses]
+        for _ in range(copies)
+    ]
+
+
+def _bind_all(hosts: Sequence[str], port: int) -> list[socket.socket]:
+    bound: list[socket.socket] = []
+    for host in hosts:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        except socket.gaierror as error:
+            raise AddressError(host, port, error) from None
+        for family, *_, address in found:
+            try:
+                bound.append(_bind(family, (address[0], port, *address[2:]), shared=False))
+            except AddressError as error:
+                if not (host == _ANY_IPV6 and bound and error.errno in _UNAVAILABLE):
+                    raise
+            port = bound[-1].getsockname()[1]
+    return bound
+
+
+def _bind(family: int, address: tuple[object, ...], *, shared: bool) -> socket.socket:
+    created = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        created.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            created.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            created.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        created.bind(address)
+    except OSError as error:
+        created.close()
+        raise AddressError(str(address[0]), int(str(address[1])), error) from None
+    return created

@@ -1,0 +1,242 @@
+"""What the server counts, in memory that all of its processes share, and how Prometheus reads it.
+
+Why not prometheus_client's own counters: across processes they need a directory of files that must
+exist before the library is imported, and they are slower. Every label value is known beforehand, so
+each worker has a fixed row of doubles in one anonymous shared mapping. Only that worker writes the
+row (a store of eight aligned bytes is never torn), whoever answers /metrics adds the rows up, and
+the successor of a crashed worker goes on counting where it stopped.
+"""
+
+import mmap
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from itertools import accumulate, product
+from typing import Final, TypeAlias
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from rules.catalog import RULES
+from rules.decode import SHAPES
+from rules.evaluate import Verdict
+from rules.request import STATUS, Operation
+from rules.rule import Enforcement
+from webhook.review import Review, decision, plural
+
+BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Upper bounds in seconds."""
+STATUSES: Final = (400, 404, 405, 408, 413, 415, 500)
+"""The HTTP statuses of requests that got no verdict."""
+
+Labels: TypeAlias = tuple[str, str, str, str, str]
+
+_LABELS: Final = ("operation", "resource", "subresource", "decision", "dry_run")
+# Stands for everything that isn't ours: no caller can make up label values.
+_OTHER: Final = "other"
+_RESOURCES: Final = frozenset(plural(kind) for _, _, kind in SHAPES)
+_SUBRESOURCES: Final = ("", STATUS)
+_VALUES: Final = (
+    tuple(operation.value for operation in Operation),
+    (*sorted(_RESOURCES), _OTHER),
+    (*_SUBRESOURCES, _OTHER),
+    ("allow", "warn", "deny"),
+    ("false", "true"),
+)
+_FAILED: Final[Labels] = ("", "", "", "error", "false")
+_VIOLATIONS: Final = tuple(product(RULES, (Enforcement.DENY, Enforcement.WARN, Enforcement.AUDIT)))
+
+
+class _Layout:
+    """Where each number stands in a row, counted in doubles."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.requests: dict[Labels, int] = {
+            labels: self._take(len(BUCKETS) + 2) for labels in product(*_VALUES)
+        }
+        self.violations = {labels: self._take() for labels in _VIOLATIONS}
+        self.errors = {status: self._take() for status in STATUSES}
+        self.shed = self._take()
+        self.reload_failures = self._take()
+        self.starts = self._take()
+        self.waiting = self._take()
+        self.connections = self._take()
+        self.not_before = self._take()
+        self.not_after = self._take()
+        self.alive = self._take()
+
+    def _take(self, count: int = 1) -> int:
+        start = self.size
+        self.size += count
+        return start
+
+
+_AT: Final = _Layout()
+_OVERFLOW: Final = len(BUCKETS)
+_SUM: Final = len(BUCKETS) + 1
+_BYTES: Final = 8
+
+
+class Row:
+    """The numbers of one worker, for the worker itself to write."""
+
+    def __init__(self, cells: "memoryview[float]") -> None:
+        self._cells = cells
+
+    def start(self) -> None:
+        """A process takes this row over."""
+        self._cells[_AT.starts] += 1
+
+    def stop(self) -> None:
+        """Show that no process has this row."""
+        for place in (_AT.waiting, _AT.connections, _AT.not_before, _AT.not_after, _AT.alive):
+            self._cells[place] = 0
+
+    def judged(self, review: Review, verdict: Verdict, seconds: float) -> None:
+        """Count a request that got ``verdict`` after ``seconds``."""
+        resource, subresource = review.resource, review.subresource
+        labels = (
+            review.operation.value,
+            resource if resource in _RESOURCES else _OTHER,
+            subresource if subresource in _SUBRESOURCES else _OTHER,
+            decision(verdict),
+            "true" if review.dry_run else "false",
+        )
+        start = _AT.requests[labels]
+        self._cells[start + bisect_left(BUCKETS, seconds)] += 1
+        self._cells[start + _SUM] += seconds
+        for violation in verdict.violations:
+            self._cells[_AT.violations[violation.rule, violation.enforcement]] += 1
+
+    def failed(self, status: int) -> None:
+        """Count a request that got the HTTP ``status`` instead of a verdict."""
+        self._cells[_AT.errors[status]] += 1
+
+    def shed(self) -> None:
+        """Count a request that was refused because too many were waiting; it failed, too."""
+        self._cells[_AT.shed] += 1
+
+    def reload_failed(self) -> None:
+        """Count a new certificate that could not be used."""
+        self._cells[_AT.reload_failures] += 1
+
+    def serves(self, not_before: datetime, not_after: datetime) -> None:
+        """Show how long the certificate is valid that new connections get."""
+        self._cells[_AT.not_before] = not_before.timestamp()
+        self._cells[_AT.not_after] = not_after.timestamp()
+
+    def show(self, *, alive: float, waiting: int, connections: int) -> None:
+        """Show what the worker is doing, at the instant ``alive`` of the monotonic clock."""
+        self._cells[_AT.alive] = alive
+        self._cells[_AT.waiting] = waiting
+        self._cells[_AT.connections] = connections
+
+
+class Board(Collector):
+    """Every worker's row, and whether the server as a whole is going down.
+
+    Create it before the workers are forked: they inherit the memory.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        memory = mmap.mmap(-1, (workers * _AT.size + 1) * _BYTES)
+        self._cells = memoryview(memory).cast("d")
+
+    def row(self, worker: int) -> Row:
+        """The row of ``worker``, counted from 0."""
+        return Row(self._cells[worker * _AT.size : (worker + 1) * _AT.size])
+
+    @property
+    def draining(self) -> bool:
+        """Whether the server has been told to end."""
+        return bool(self._cells[-1])
+
+    def drain(self) -> None:
+        """Tell every process that the server is going down."""
+        self._cells[-1] = 1
+
+    def alive(self) -> list[float]:
+        """When each worker last showed itself alive (monotonic clock); 0 for never."""
+        return self._each(_AT.alive)
+
+    def validity(self) -> list[tuple[float, float]]:
+        """From when to when each worker's certificate is valid (seconds since 1970); 0 for none."""
+        return list(zip(self._each(_AT.not_before), self._each(_AT.not_after), strict=True))
+
+    def collect(self) -> Iterator[Metric]:
+        """The numbers of all workers together, for Prometheus."""
+        yield from self._requests()
+        yield self._labelled(
+            "violations", "Broken rules.", ("rule", "enforcement"), _AT.violations.items()
+        )
+        errors = (((str(status),), place) for status, place in _AT.errors.items())
+        yield self._labelled("errors", "Requests without a verdict.", ("code",), errors)
+        for name, text, place in (
+            ("shed", "Requests refused because too many were waiting.", _AT.shed),
+            (
+                "certificate_reload_failures",
+                "New certificates that could not be used.",
+                _AT.reload_failures,
+            ),
+            ("worker_starts", "Started worker processes.", _AT.starts),
+        ):
+            yield CounterMetricFamily(_PREFIX + name, text, value=self._sum(place))
+        for name, text, place in (
+            ("in_flight", "Requests that wait for their bodies.", _AT.waiting),
+            ("connections", "Open connections.", _AT.connections),
+        ):
+            yield GaugeMetricFamily(_PREFIX + name, text, value=self._sum(place))
+        expiries = [not_after for not_after in self._each(_AT.not_after) if not_after]
+        yield GaugeMetricFamily(
+            f"{_PREFIX}certificate_not_after_timestamp_seconds",
+            "When the certificate expires that new connections get (seconds since 1970).",
+            value=min(expiries, default=0),
+        )
+
+    def _requests(self) -> Iterator[Metric]:
+        requests = CounterMetricFamily(f"{_PREFIX}requests", "Requests.", labels=_LABELS)
+        durations = HistogramMetricFamily(
+            f"{_PREFIX}request_duration_seconds",
+            "From the complete header to the verdict.",
+            labels=_LABELS,
+        )
+        for labels, start in _AT.requests.items():
+            counts = [self._sum(start + bucket) for bucket in range(_OVERFLOW + 1)]
+            total = sum(counts)
+            if total:
+                requests.add_metric(labels, total)
+                bounds = (*map(str, BUCKETS), "+Inf")
+                buckets = list(zip(bounds, accumulate(counts), strict=True))
+                durations.add_metric(labels, buckets, self._sum(start + _SUM))
+        requests.add_metric(_FAILED, sum(map(self._sum, _AT.errors.values())))
+        yield requests
+        yield durations
+
+    def _labelled(
+        self,
+        name: str,
+        text: str,
+        names: tuple[str, ...],
+        places: Iterable[tuple[tuple[str, ...], int]],
+    ) -> Metric:
+        family = CounterMetricFamily(_PREFIX + name, text, labels=names)
+        for labels, place in places:
+            if total := self._sum(place):
+                family.add_metric(labels, total)
+        return family
+
+    def _each(self, place: int) -> list[float]:
+        return [self._cells[worker * _AT.size + place] for worker in range(self.workers)]
+
+    def _sum(self, place: int) -> float:
+        return sum(self._each(place))
+
+
+_PREFIX: Final = "usher_webhook_"

@@ -1,0 +1,346 @@
+"""The wire shape of AdmissionReview: read here, written here, known nowhere else.
+
+Source: ``k8s.io/api/admission/v1`` and ``v1beta1`` (the same fields), ``metav1.Status``, and the
+wording of apimachinery's ``errors.NewInvalid`` and ``NewForbidden``; Kubernetes 1.37.2.
+"""
+
+import unicodedata
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from rules.decode import SHAPES, DecodeError, Shape, decode_object
+from rules.evaluate import Verdict, Violation
+from rules.field import Path
+from rules.request import STATUS, Operation, Request, User
+from rules.rule import Enforcement, Outcome
+
+API_VERSIONS: Final = ("admission.k8s.io/v1", "admission.k8s.io/v1beta1")
+KIND: Final = "AdmissionReview"
+
+MAX_UID: Final = 1024
+"""In bytes; an API server's own have 36 (``uuid.NewUUID``). Our own choice."""
+MAX_CAUSES: Final = 100
+"""How many causes and warnings an answer holds; a lawful object can't break so many rules."""
+MAX_WARNING: Final = 256
+"""In characters; API servers cut longer ones (``truncateItemRunes``)."""
+MAX_WARNINGS: Final = 4096
+"""All warnings of one answer together, in characters (``truncateAtTotalRunes``)."""
+MAX_ANNOTATION: Final = 10 * 1024
+"""In bytes (``auditAnnotations`` in admission/v1 types.go asks for few and short ones)."""
+
+_OPERATIONS: Final = {operation.value: operation for operation in Operation}
+_JUDGED: Final = (Operation.CREATE, Operation.UPDATE)
+_HTTP: Final = {Outcome.INVALID: 422, Outcome.FORBIDDEN: 403}
+_CUT: Final = "…"
+
+
+class Review(NamedTuple):
+    """One call of an API server; ``request`` is None where no rule has anything to say."""
+
+    uid: str
+    api_version: str
+    operation: Operation
+    group: str
+    kind: str
+    resource: str
+    subresource: str
+    name: str
+    namespace: str
+    user: str
+    dry_run: bool
+    request: Request | None
+
+
+def decode(raw: Any, now: datetime) -> Review:
+    """What ``raw``, an AdmissionReview as :func:`rules.decode.load` returns it, asks at ``now``.
+
+    Raises DecodeError where ``raw`` is not what an API server sends: over HTTP that is a 400.
+    """
+    api_version, request = _opened(raw)
+    operation = _OPERATIONS.get(_text(request, "operation"))
+    if operation is None:
+        listed = ", ".join(_OPERATIONS)
+        raise DecodeError(f"must be one of {listed}", _REQUEST.child("operation"))
+    kind = _names(request, "kind", "kind")
+    resource = _names(request, "resource", "resource")
+    subresource = _text(request, "subResource")
+    name, namespace = _text(request, "name"), _text(request, "namespace")
+    user, dry_run = _user(request.get("userInfo")), request.get("dryRun", False)
+    if type(dry_run) is not bool:
+        raise DecodeError("must be true or false", _REQUEST.child("dryRun"))
+    uid = _uid(request)
+    judged = None
+    shape = _shape(kind, resource, subresource)
+    if shape is not None:
+        new, old = _objects(request, operation)
+        judged = Request(
+            operation=operation,
+            now=now,
+            object=_shaped(shape, new, "object"),
+            old_object=_shaped(shape, old, "oldObject"),
+            subresource=subresource,
+            name=name,
+            namespace=namespace,
+            root=shape.root,
+            user=user,
+            dry_run=dry_run,
+        )
+    return Review(
+        uid=uid,
+        api_version=api_version,
+        operation=operation,
+        group=kind.group,
+        kind=kind.name,
+        resource=resource.name,
+        subresource=subresource,
+        name=name,
+        namespace=namespace,
+        user=user.name,
+        dry_run=dry_run,
+        request=judged,
+    )
+
+
+_REQUEST: Final = Path("request")
+
+
+class _Names(NamedTuple):
+    """``metav1.GroupVersionKind`` or ``GroupVersionResource``."""
+
+    group: str
+    version: str
+    name: str
+
+
+def _opened(raw: Any) -> tuple[str, dict[str, Any]]:
+    root = _object(raw, Path())
+    api_version = root.get("apiVersion")
+    if api_version not in API_VERSIONS:
+        raise DecodeError(f"must be one of {', '.join(API_VERSIONS)}", Path("apiVersion"))
+    if root.get("kind") != KIND:
+        raise DecodeError(f"must be '{KIND}'", Path("kind"))
+    return api_version, _object(root.get("request"), _REQUEST)
+
+
+def _shape(kind: _Names, resource: _Names, subresource: str) -> Shape | None:
+    """What to judge in such a request; None for a resource or a subresource that isn't ours."""
+    shape = SHAPES.get(kind)
+    if shape is None or subresource not in ("", STATUS):
+        return None
+    named = resource.group == kind.group and resource.name == plural(kind.name)
+    return shape if named or not resource.name else None
+
+
+def plural(kind: str) -> str:
+    """The resource of ``kind``, for the kinds that rules exist for."""
+    return f"{kind.lower()}s"
+
+
+def _object(value: Any, path: Path) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise DecodeError("must be an object" if path else f"must be one {KIND} object", path)
+    return value
+
+
+def _text(parent: Mapping[str, Any], key: str, path: Path = _REQUEST) -> str:
+    value = parent.get(key, "")
+    if type(value) is not str:
+        raise DecodeError("must be a string", path.child(key))
+    return value
+
+
+def _names(request: Mapping[str, Any], key: str, last: str) -> _Names:
+    path = _REQUEST.child(key)
+    value = _object(request.get(key, {}), path)
+    return _Names(
+        _text(value, "group", path), _text(value, "version", path), _text(value, last, path)
+    )
+
+
+def _uid(request: Mapping[str, Any]) -> str:
+    uid, path = _text(request, "uid"), _REQUEST.child("uid")
+    if not uid:
+        raise DecodeError("must not be empty", path)
+    if len(uid.encode()) > MAX_UID:
+        raise DecodeError(f"may not be more than {MAX_UID} bytes", path)
+    if not uid.isprintable() and any(map(_is_control, uid)):
+        raise DecodeError("must not contain control characters", path)
+    return uid
+
+
+def _user(info: Any) -> User:
+    """The caller; nobody, whom no identity rule admits, where any part of ``info`` is strange."""
+    if type(info) is not dict:
+        return User()
+    name, uid, groups = info.get("username", ""), info.get("uid", ""), info.get("groups", [])
+    if type(name) is not str or type(uid) is not str or type(groups) is not list:
+        return User()
+    if not all(type(group) is str for group in groups):
+        return User()
+    return User(name, tuple(groups), uid)
+
+
+def _objects(request: Mapping[str, Any], operation: Operation) -> tuple[Any, Any]:
+    """The objects to judge; None for those that this operation does not judge."""
+    new, old = request.get("object"), request.get("oldObject")
+    if new is None and operation in _JUDGED:
+        raise DecodeError(f"must be set on {operation}", _REQUEST.child("object"))
+    if old is None and operation in (Operation.UPDATE, Operation.DELETE):
+        raise DecodeError(f"must be set on {operation}", _REQUEST.child("oldObject"))
+    if operation not in _JUDGED:
+        return None, None
+    return new, old if operation == Operation.UPDATE else None
+
+
+def _shaped(shape: Shape, document: Any, key: str) -> Any:
+    if document is None:
+        return None
+    path = _REQUEST.child(key)
+    try:
+        return decode_object(shape, _object(document, path))
+    except DecodeError as error:
+        inner = error.path.removeprefix(path)
+        raise DecodeError(error.detail, path.child(inner) if inner else path) from None
+
+
+def decision(verdict: Verdict) -> str:
+    """``deny``, ``warn`` or ``allow``: what the client notices."""
+    if not verdict.violations:
+        return "allow"
+    if verdict.denied:
+        return "deny"
+    return "warn" if verdict.enforced(Enforcement.WARN) else "allow"
+
+
+def encode(review: Review, verdict: Verdict) -> bytes:
+    """The answer to ``review`` as JSON."""
+    return orjson.dumps(respond(review, verdict))
+
+
+def respond(review: Review, verdict: Verdict) -> dict[str, Any]:
+    """The AdmissionReview that answers ``review``, ready to be written as JSON.
+
+    Deterministic: the same review and verdict give the same answer, audit annotations included.
+    """
+    response: dict[str, Any] = {"uid": review.uid, "allowed": True}
+    if verdict.violations:
+        if denied := verdict.denied:
+            response["allowed"] = False
+            response["status"] = _status(review, denied)
+        if warned := verdict.enforced(Enforcement.WARN):
+            response["warnings"] = warnings(str(v.error) for v in warned)
+    response["auditAnnotations"] = _annotations(verdict)
+    return {"apiVersion": review.api_version, "kind": KIND, "response": response}
+
+
+def outcome(denied: Iterable[Violation]) -> Outcome:
+    """Invalid where anything is: that holds whoever asks, and API servers look at it first."""
+    invalid = any(violation.outcome == Outcome.INVALID for violation in denied)
+    return Outcome.INVALID if invalid else Outcome.FORBIDDEN
+
+
+def _status(review: Review, denied: tuple[Violation, ...]) -> dict[str, Any]:
+    reason = outcome(denied)
+    shown = denied[:MAX_CAUSES]
+    messages = list(dict.fromkeys(str(violation.error) for violation in shown))
+    if len(denied) > len(shown):
+        messages.append(f"{_CUT} and {len(denied) - len(shown)} more")
+    listed = f"[{', '.join(messages)}]" if len(messages) > 1 else messages[0]
+    name = review.name or _own_name(review.request)
+    about = review.kind if reason == Outcome.INVALID else review.resource or plural(review.kind)
+    qualified = f"{about}.{review.group}" if review.group else about
+    return {
+        "status": "Failure",
+        "message": f'{qualified} "{name}" is {reason.lower()}: {listed}',
+        "reason": reason,
+        "details": {
+            "name": name,
+            "group": review.group,
+            "kind": review.kind,
+            "causes": [
+                {"reason": v.error.type, "message": v.error.message, "field": v.error.field}
+                for v in shown
+            ],
+        },
+        "code": _HTTP[reason],
+    }
+
+
+def _own_name(request: Request | None) -> str:
+    # A mutating call for an object with generateName carries no name.
+    return request.object.metadata.name if request is not None and request.object else ""
+
+
+def warnings(messages: Iterable[str]) -> list[str]:
+    """``messages`` within the limits of API servers; whatever is cut leaves a visible mark."""
+    texts = list(dict.fromkeys(cut(printable(message), MAX_WARNING) for message in messages))
+    kept, room = 0, MAX_WARNINGS
+    while kept < len(texts) and len(texts[kept]) <= room:
+        room -= len(texts[kept])
+        kept += 1
+    while kept < len(texts):
+        rest = f"{_CUT} and {len(texts) - kept} more warnings"
+        if len(rest) <= room:
+            return [*texts[:kept], rest]
+        kept -= 1
+        room += len(texts[kept])
+    return texts
+
+
+def cut(text: str, limit: int) -> str:
+    """``text`` with at most ``limit`` characters; the last of a longer one becomes an ellipsis."""
+    return text if len(text) <= limit else text[: limit - len(_CUT)] + _CUT
+
+
+def printable(text: str) -> str:
+    r"""``text`` with its control characters written out, such as ``\x1b``."""
+    if text.isprintable():
+        return text
+    return "".join(f"\\x{ord(char):02x}" if _is_control(char) else char for char in text)
+
+
+def _is_control(character: str) -> bool:
+    return unicodedata.category(character) == "Cc"
+
+
+def _annotations(verdict: Verdict) -> dict[str, str]:
+    if not verdict.violations:
+        return {"verdict": "allow"}
+    rules = dict.fromkeys(violation.rule for violation in verdict.violations)
+    return {
+        "verdict": decision(verdict),
+        "rules": ",".join(rules),
+        "violations": _listed(verdict.violations),
+    }
+
+
+def _listed(violations: tuple[Violation, ...]) -> str:
+    """JSON list, one object a violation; the last says how many did not fit.
+
+    Without the refused values: they may be anybody's data, and audit logs are widely read.
+    """
+    entries, size = [], len("[]")
+    for position, entry in enumerate(map(_entry, violations)):
+        rest = orjson.dumps({"omitted": len(violations) - position})
+        if size + len(entry) + len(rest) + len(",,") > MAX_ANNOTATION:
+            entries.append(rest)
+            break
+        entries.append(entry)
+        size += len(entry) + len(",")
+    return f"[{b','.join(entries).decode()}]"
+
+
+def _entry(violation: Violation) -> bytes:
+    error = violation.error
+    return orjson.dumps(
+        {
+            "rule": violation.rule,
+            "enforcement": violation.enforcement,
+            "field": error.field,
+            "reason": error.type,
+            "message": error.detail,
+        }
+    )

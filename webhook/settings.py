@@ -1,0 +1,68 @@
+"""What the webhook server can be told, and the bounds it keeps: each number once, with a source."""
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+MIB: Final = 1024 * 1024
+
+HEADER_SECONDS: Final = 10.0
+"""A request's header, and a TLS handshake, must be complete this long after its first byte."""
+IDLE_SECONDS: Final = 120.0
+"""An idle connection is kept so long. API servers keep theirs 90 s (``IdleConnTimeout`` of
+client-go's transport); whoever closes first risks cutting off a request, and they never retry one.
+"""
+LINGER_SECONDS: Final = 2.0
+"""How long a refused body is read and dropped before the connection closes. Closing over unread
+data resets the connection, which can take the answer away from the client. Our own choice."""
+ANSWER_MARGIN_SECONDS: Final = 0.5
+"""An answer leaves this long before the caller's deadline (``?timeout=``), for the way back."""
+SHUTDOWN_SECONDS: Final = 1.0
+"""How long a closed TLS connection waits for the peer's goodbye. Our own choice."""
+SWEEP_SECONDS: Final = 0.25
+"""How often overdue connections are looked for: the precision of the spans above."""
+REFRESH_SECONDS: Final = 1.0
+"""How often the certificate files are looked at, and a worker shows that it is alive."""
+SILENCE_SECONDS: Final = 30.0
+"""A worker that has not shown itself alive for so long hangs; the longest verdict, on a body of
+7 MiB, takes seconds."""
+MAX_BUFFERED: Final = 64 * MIB
+"""Bytes of unfinished bodies that one worker holds. Parsing needs several times the size of one
+body; with this bound a worker stays within a container's 256 MiB."""
+BACKLOG: Final = 1024
+"""Connections that may wait to be accepted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How to serve. Spans are in seconds, sizes in bytes.
+
+    Without slots, so that the command line can read the defaults off the class.
+    """
+
+    certificate: Path
+    """PEM file: the serving certificate, then its intermediates."""
+    key: Path
+    """PEM file: the certificate's key, not encrypted."""
+    client_ca: Path | None = None
+    """PEM file: clients must show a certificate that one of these has signed."""
+    tls_minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
+    bind: tuple[str, ...] = ("0.0.0.0", "::")  # noqa: S104 - a webhook is called from outside
+    """Addresses to serve on; the default is every address of both families."""
+    port: int = 9443
+    """controller-runtime's choice, which operators expect. 0 takes a free one."""
+    health_bind: tuple[str, ...] = ("0.0.0.0", "::")  # noqa: S104 - the kubelet calls from outside
+    health_port: int = 8080
+    timeout: float = 10.0
+    """The longest wait for a body, also where the caller names a later deadline or none. API
+    servers wait 10 s by default and 30 s at most (``timeoutSeconds``)."""
+    max_body: int = 7 * MIB
+    """Two objects of 1.5 MiB (etcd's limit) with their managedFields, in JSON."""
+    concurrency: int = 512
+    """How many requests of one worker may wait for their bodies at once; more are refused. An API
+    server has 600 requests in flight by default, and sends each body at once."""
+    drain: float = 10.0
+    """After SIGTERM, how long to serve on until every Service has stopped sending new calls."""
+    workers: int = 1
+    """Processes that share the port."""

@@ -1,0 +1,137 @@
+"""The serving certificate: loaded from files, and again whenever these change.
+
+A listener keeps one SSLContext for its whole life, and OpenSSL can't undo a half-done load into a
+live one. So the listener's context only ever hands a new connection over to the context that is
+current at that moment (``sni_callback``, which OpenSSL runs for clients without SNI, too), and a
+change of the files builds another context or, where that fails, changes nothing.
+"""
+
+import ssl
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple, NoReturn
+
+from cryptography import x509
+
+from webhook.settings import Settings
+
+# Forward secrecy and authenticated encryption; TLS 1.3 has no other suites.
+_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
+
+
+class CertificateError(ValueError):
+    """The files hold no usable certificate; the text says which one, and why."""
+
+
+class _Files(NamedTuple):
+    """The content of the files; empty where one can't be read, and ``problem`` says why."""
+
+    certificate: bytes
+    key: bytes
+    client_ca: bytes
+    problem: str
+
+
+class ServingCertificate:
+    """What new connections get. ``context`` is for listeners and stays the same."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Load the files. Raises CertificateError."""
+        self._settings = settings
+        self._seen = self._read()
+        self._current, self._leaf = self._load(self._seen)
+        self.context, _ = self._load(self._seen)
+        self.context.sni_callback = self._hand_over
+
+    @property
+    def not_before(self) -> datetime:
+        """When the certificate becomes valid."""
+        return self._leaf.not_valid_before_utc
+
+    @property
+    def not_after(self) -> datetime:
+        """When the certificate expires."""
+        return self._leaf.not_valid_after_utc
+
+    def refresh(self, now: datetime) -> bool:
+        """Use the files if they have changed; say whether that was so.
+
+        Raises CertificateError, once for each change, if the new ones can't be used, or have
+        expired while the last ones have not. The last good ones stay in use.
+        """
+        files = self._read()
+        if files == self._seen:
+            return False
+        self._seen = files
+        current, leaf = self._load(files)
+        if leaf.not_valid_after_utc <= now < self.not_after:
+            raise CertificateError(f"{self._settings.certificate}: has expired")
+        self._current, self._leaf = current, leaf
+        return True
+
+    def _hand_over(self, connection: ssl.SSLObject | ssl.SSLSocket, *_: Any) -> None:
+        connection.context = self._current
+
+    def _read(self) -> _Files:
+        settings, problems = self._settings, []
+
+        def content(path: Path | None) -> bytes:
+            try:
+                return b"" if path is None else path.read_bytes()
+            except OSError as error:
+                problems.append(f"{path}: {error.strerror}")
+                return b""
+
+        return _Files(
+            content(settings.certificate),
+            content(settings.key),
+            content(settings.client_ca),
+            problem="; ".join(problems),
+        )
+
+    def _load(self, files: _Files) -> tuple[ssl.SSLContext, x509.Certificate]:
+        settings = self._settings
+        if files.problem:
+            raise CertificateError(files.problem)
+        leaf = _leaf(settings.certificate, files.certificate)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = settings.tls_minimum
+        context.set_ciphers(_CIPHERS)
+        context.set_alpn_protocols(["http/1.1"])
+        # A resumed session would show neither the new certificate nor the client's.
+        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0
+        try:
+            context.load_cert_chain(settings.certificate, settings.key, self._refuse_password)
+        except ssl.SSLError as error:
+            raise CertificateError(self._explain(error)) from None
+        except OSError as error:  # gone since it was read; the next refresh looks again
+            raise CertificateError(f"{settings.certificate}: {error.strerror}") from None
+        if settings.client_ca is not None:
+            context.verify_mode = ssl.CERT_REQUIRED
+            _trust(context, settings.client_ca, files.client_ca)
+        return context, leaf
+
+    def _refuse_password(self) -> NoReturn:
+        # OpenSSL would ask for it on the terminal.
+        raise CertificateError(f"{self._settings.key}: must not be encrypted")
+
+    def _explain(self, error: ssl.SSLError) -> str:
+        certificate, key = self._settings.certificate, self._settings.key
+        if error.reason == "KEY_VALUES_MISMATCH":
+            return f"{key}: is not the key of the certificate in {certificate}"
+        return f"{certificate}, {key}: must be a PEM certificate and its key ({error.reason})"
+
+
+def _leaf(path: Path, content: bytes) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(content)
+    except ValueError:
+        raise CertificateError(f"{path}: must be a certificate in PEM") from None
+
+
+def _trust(context: ssl.SSLContext, path: Path, content: bytes) -> None:
+    try:
+        context.load_verify_locations(cadata=content.decode("ascii"))
+    except (ssl.SSLError, ValueError):
+        raise CertificateError(f"{path}: must be certificates in PEM") from None
