@@ -8,6 +8,9 @@ CLEAN: Final = 0
 VIOLATIONS: Final = 1
 BAD_INPUT: Final = 2
 INTERNAL: Final = 3
+OUTPUT_CLOSED: Final = 128 + 13
+"""What a shell reports of a program that SIGPIPE (13) ended. Neither clean nor violations: whoever
+stops reading half-way does not know the verdict."""
 
 
 class InputError(click.ClickException):
@@ -22,5 +25,5 @@ class ClusterError(click.ClickException):
     exit_code = INTERNAL
 
 
-class Interrupted(Exception):  # noqa: N818 - an end, not an error
-    """The user interrupted the command."""
+class OutputClosed(Exception):  # noqa: N818 - an end, not an error
+    """Whoever read the output (head, less) has enough."""

@@ -4,6 +4,7 @@ Exit codes: 0 clean, 1 violations, 2 bad usage or input, 3 internal or cluster f
 """
 
 import importlib
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from cli.exits import INTERNAL, Interrupted
+from cli.exits import CLEAN, INTERNAL, OUTPUT_CLOSED, OutputClosed
 
 _SUMMARIES: Final = {
     "crds": "Print the CustomResourceDefinitions, generated from the model.",
@@ -27,21 +28,30 @@ that ``usher --help`` and the short-lived commands do not wait for the web serve
 class Commands(click.Group):
     """The commands, each in the module ``cli.<name>`` as ``command``."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Every command's name."""
         return sorted(_SUMMARIES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return the command; None for an unknown one."""
+        """Import and return the command; an unknown one is an error that names the nearest."""
         if cmd_name not in _SUMMARIES:
-            return None
+            if cmd_name.startswith("-"):
+                return None  # an option of ours that does not exist: click's own error
+            raise click.exceptions.NoSuchCommand(cmd_name, possibilities=_SUMMARIES, ctx=ctx)
         command: click.Command = importlib.import_module(f"cli.{cmd_name}").command
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(sorted(_SUMMARIES.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a closed pipe is told from an error."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise OutputClosed from None
 
 
 @click.command(
@@ -55,27 +65,33 @@ def usher() -> None:
     """Graceful, coordinated pod eviction for Kubernetes, and its enforcement."""
 
 
-def main(arguments: Sequence[str] | None = None, **extra: Any) -> NoReturn:
-    """Run ``usher`` with ``arguments`` (default: the process's own) and exit."""
+def main(args: Sequence[str] | None = None, **extra: Any) -> NoReturn:
+    """Run ``usher`` with ``args`` (default: the process's own) and exit.
+
+    ``extra`` goes to :meth:`click.Command.main`, such as ``prog_name``.
+    """
+    sys.exit(_run(args, **extra))
+
+
+def _run(args: Sequence[str] | None, **extra: Any) -> int:
     try:
-        usher.main(args=arguments, standalone_mode=False, **extra)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
+        # Outside of standalone mode click returns the code of ctx.exit().
+        code = usher.main(args=args, standalone_mode=False, **extra)
+        sys.stdout.flush()
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
-    except (click.Abort, Interrupted):
-        sys.exit(INTERNAL)
-    except BrokenPipeError:
-        # The reader (head, less) has enough; not an error of ours. Closing standard error
-        # keeps Python from complaining about the pipe while it shuts down.
-        sys.stderr.close()
-        sys.exit(0)
+        return error.exit_code
+    except click.Abort:
+        return INTERNAL
+    except (OutputClosed, BrokenPipeError):
+        # What is left in the buffer has nowhere to go; without this Python would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OUTPUT_CLOSED
     except Exception:  # noqa: BLE001 - the last line of defence: exit code 3, never 1
         traceback.print_exc()
         click.echo("usher: internal error; please report it with the lines above", err=True)
-        sys.exit(INTERNAL)
-    sys.exit(0)
+        return INTERNAL
+    return code if isinstance(code, int) else CLEAN
 
 
 if __name__ == "__main__":

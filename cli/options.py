@@ -5,7 +5,8 @@ Precedence: flag > environment (``USHER_PORT`` for ``--port``) > file > default.
 
 import difflib
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -16,6 +17,7 @@ from cli.exits import InputError
 from rules.catalog import GUARDS
 from rules.evaluate import Policy
 from rules.rule import DEFAULT_RESPONSE_BUDGET, Enforcement
+from rules.times import parse_time
 
 ENVIRONMENT_PREFIX: Final = "USHER"
 
@@ -85,12 +87,38 @@ def policy_options(command: CommandT) -> CommandT:
     return command
 
 
-def policy_from(enforce: tuple[str, ...], *, audit_only: bool, response_budget: int) -> Policy:
-    """The policy that the options of :func:`policy_options` describe.
+def _instant(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
+    try:
+        return parse_time(value) if value is not None else None
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r}: {error}") from None
+
+
+now_option = click.option(
+    "--now",
+    metavar="TIME",
+    callback=_instant,
+    help="The instant to judge at, such as 2026-07-01T12:00:00Z.  [default: the present]",
+)
+"""An instant to judge at, as a datetime, or None for the present."""
+
+guards_option = click.option(
+    "--guards",
+    type=click.Choice(["on", "off"]),
+    default="on",
+    help="Off: judge by the built-in rules alone, as an API server that serves the API itself.",
+)
+"""Turns all guards off for the commands that work offline; see :func:`policy_from`."""
+
+
+def policy_from(
+    enforce: tuple[str, ...], *, audit_only: bool, response_budget: int, guards: str = "on"
+) -> Policy:
+    """The policy that the options of :func:`policy_options` and :data:`guards_option` describe.
 
     Raises InputError for an unknown guard or mode.
     """
-    enforcement = {}
+    enforcement = dict.fromkeys(GUARDS, Enforcement.OFF) if guards == "off" else {}
     for setting in enforce:
         name, _, mode = setting.partition("=")
         if name not in GUARDS:
@@ -102,17 +130,30 @@ def policy_from(enforce: tuple[str, ...], *, audit_only: bool, response_budget: 
     return Policy(enforcement, audit_only=audit_only, response_budget=response_budget)
 
 
-def nearest(word: str, words: Mapping[str, Any] | set[str]) -> str:
+def logger(flags: Mapping[str, Any]) -> Any:
+    """Where to log what is no result, as ``--log-format`` and ``--log-level`` want it."""
+    # Imported only when there is something to say: it takes longer than judging a file.
+    import structlog  # noqa: PLC0415
+
+    from webhook import logs  # noqa: PLC0415
+
+    logs.configure(flags["log_format"], flags["log_level"])
+    return structlog.get_logger()
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
     """A hint such as "; did you mean 'port'?", or ""."""
-    close = difflib.get_close_matches(word, words, n=1)
-    return f"; did you mean '{close[0]}'?" if close else ""
+    close = difflib.get_close_matches(word, words)
+    quoted = " or ".join(f"'{match}'" for match in close)
+    return f"; did you mean {quoted}?" if close else ""
 
 
 def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> None:
     if path is None:
         return
     try:
-        content = yaml.safe_load(path.read_bytes()) or {}
+        # Every scalar stays text, so that 'off' and 'on' mean here what they mean in a flag.
+        content = yaml.load(path.read_bytes(), yaml.BaseLoader) or {}  # noqa: S506 - makes text only
     except OSError as error:
         raise InputError(f"--config {path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -120,28 +161,36 @@ def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> N
     if not isinstance(content, dict):
         raise InputError(f"--config {path}: must be a map of flags to values")
     known = _all_flags()
-    defaults = {}
+    settings = {}
     for key, value in content.items():
         if key not in known:
-            raise InputError(f"--config {path}: unknown key '{key}'{nearest(str(key), known)}")
-        defaults[known[key]] = (
-            [f"{name}={choice}" for name, choice in value.items()]
-            if isinstance(value, dict)
-            else value
-        )
-    ctx.default_map = {**(ctx.default_map or {}), **defaults}
+            raise InputError(f"--config {path}: unknown key '{key}'{nearest(key, known)}")
+        settings[known[key].name] = _setting(path, key, known[key], value)
+    ctx.default_map = {**(ctx.default_map or {}), **settings}
 
 
-def _all_flags() -> dict[str, str]:
-    """Every command's long flags → parameter names: one file may serve all commands."""
+def _setting(path: Path, key: str, option: click.Parameter, value: Any) -> Any:
+    """``value`` as click takes it from a default map: text, or a list where flags may repeat."""
+    if isinstance(option, click.Option) and option.multiple:
+        if isinstance(value, dict):
+            value = [f"{name}={choice}" for name, choice in value.items()]
+        value = value if isinstance(value, list) else [value]
+        if all(isinstance(item, str) for item in value):
+            return value
+    elif isinstance(value, str):
+        return value
+    raise InputError(f"--config {path}: '{key}' must have one value")
+
+
+def _all_flags() -> dict[str, click.Parameter]:
+    """Every command's long flags, without dashes: one file may serve all commands."""
     from cli.main import usher  # noqa: PLC0415 - the commands import this module
 
-    flags = {}
     context = click.Context(usher)
-    for name in usher.list_commands(context):
-        command: click.Command = importlib.import_module(f"cli.{name}").command
-        for parameter in command.params:
-            for flag in parameter.opts:
-                if flag.startswith("--") and parameter.name and flag != "--config":
-                    flags[flag.removeprefix("--")] = parameter.name
-    return flags
+    return {
+        flag.removeprefix("--"): parameter
+        for name in usher.list_commands(context)
+        for parameter in importlib.import_module(f"cli.{name}").command.params
+        for flag in parameter.opts
+        if flag.startswith("--") and flag != "--config"
+    }

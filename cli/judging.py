@@ -1,0 +1,257 @@
+"""From an object, and the stored one that it changes, to findings: the one way to the rules."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from cli import checks
+from cli.documents import Unreadable
+from cli.findings import DocumentReport, Finding, Severity
+from cli.manifests import Manifest
+from cli.options import nearest
+from cli.stored import NoSingleMatch, StoredObjects
+from rules.api import API_VERSION, GROUP, RESPONDERS_ANNOTATION, VERSION, EvictionResponder, Pod
+from rules.decode import SHAPES, DecodeError, Shape, decode_object, load, unknown_fields
+from rules.evaluate import Policy, evaluate
+from rules.field import Path
+from rules.pod.declaration import annotation_path
+from rules.request import Operation, Request, User
+from rules.rule import Enforcement
+from webhook.review import printable
+
+_SEVERITIES: Final = {
+    Enforcement.DENY: Severity.ERROR,
+    Enforcement.WARN: Severity.WARNING,
+    Enforcement.AUDIT: Severity.NOTE,
+}
+_NOBODY: Final = User()
+_NOTHING_STORED: Final = StoredObjects(())
+_NATIVE: Final = "spec.evictionResponders"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a run judges by, the same for every object."""
+
+    now: datetime
+    policy: Policy = Policy()
+    operation: Operation | None = None
+    """None: UPDATE for what ``stored`` holds, CREATE for the rest."""
+    subresource: str = ""
+    user: User = _NOBODY
+    mode: str = "auto"
+    strict: bool = False
+    stored: StoredObjects = _NOTHING_STORED
+
+
+def report_unreadable(part: Unreadable) -> DocumentReport:
+    """The report about a part of a file that is no document."""
+    finding = Finding(
+        rule=checks.READABLE_FILE,
+        message=printable(part.message),
+        severity=Severity.ERROR,
+        line=part.line,
+        column=part.column,
+        broken=True,
+    )
+    return DocumentReport(part.number, findings=(finding,))
+
+
+def report_unsound(manifest: Manifest) -> DocumentReport:
+    """The report about an object that is not judged, only read."""
+    return _report(manifest, list(_unsound(manifest)))
+
+
+def judge(manifest: Manifest, terms: Terms, *, alone: bool) -> DocumentReport:
+    """The report about one object; ``alone`` unless the run has others."""
+    shape = manifest.shape
+    unsound = list(_unsound(manifest))
+    if unsound or shape is None or (terms.subresource and shape.model is Pod):
+        return _report(manifest, unsound, skipped=not unsound)
+    try:
+        stored = terms.stored.find(manifest, alone=alone)
+    except NoSingleMatch as error:
+        return _report(manifest, [_broken(manifest, checks.STORED_OBJECT, str(error))])
+    if stored is not None and not stored.sound:
+        return _report(manifest, [])
+    old = stored.manifest if stored is not None else None
+    if old is None and (terms.operation == Operation.UPDATE or terms.subresource):
+        message = f"--old must hold the object that this one changes: {manifest.name}"
+        return _report(manifest, [_broken(manifest, checks.STORED_OBJECT, message)])
+    findings = [*_unknown_fields(manifest, shape, strict=terms.strict)]
+    findings += _ineffective(manifest, shape, terms.mode)
+    findings += _violations(manifest, old, shape, terms)
+    return _report(manifest, findings)
+
+
+def _report(
+    manifest: Manifest, findings: list[Finding], *, skipped: bool = False
+) -> DocumentReport:
+    ordered = sorted(findings, key=lambda finding: (finding.line, finding.column))
+    return DocumentReport(
+        number=manifest.document.number,
+        object=manifest.name,
+        item=manifest.item,
+        skipped=skipped,
+        findings=tuple(ordered),
+    )
+
+
+def _unsound(manifest: Manifest) -> Iterator[Finding]:
+    """Why the object cannot be judged; nothing for sound objects and for kinds without rules."""
+    shape = manifest.shape
+    if shape is not None or manifest.value is None:
+        for problem, path in manifest.problems:
+            yield Finding(
+                rule=checks.JSON_VALUES,
+                message=printable(problem.message),
+                severity=Severity.ERROR,
+                line=problem.line,
+                column=problem.column,
+                field=printable(path),
+                broken=True,
+            )
+        if any(manifest.problems):
+            return
+    if shape is None:
+        yield from _misnamed(manifest)
+        return
+    try:
+        decode_object(shape, manifest.value)
+    except DecodeError as error:
+        yield _broken(manifest, checks.FIELD_TYPES, error.detail, error.path)
+
+
+def _misnamed(manifest: Manifest) -> Iterator[Finding]:
+    """A finding about an object that was meant to have rules, by the look of it."""
+    (group, version), kind = manifest.group_version, manifest.name.kind
+    if not manifest.name.api_version:
+        versions = [f"{g}/{v}".removeprefix("/") for g, v, k in SHAPES if k == kind]
+        if versions:
+            message = f"apiVersion must be set, for example to '{versions[0]}'"
+            yield _broken(manifest, checks.KNOWN_KIND, message)
+    elif group == GROUP and version != VERSION:
+        message = f"must be '{API_VERSION}', the only version there is"
+        yield _broken(manifest, checks.KNOWN_KIND, message, Path("apiVersion"))
+    elif group == GROUP:
+        kinds = [known for group, _, known in SHAPES if group == GROUP]
+        message = f"must be one of {', '.join(kinds)}; not '{kind}'{nearest(kind, kinds)}"
+        yield _broken(manifest, checks.KNOWN_KIND, message, Path("kind"))
+
+
+def _broken(manifest: Manifest, rule: str, message: str, path: Path = Path()) -> Finding:
+    return _finding(manifest, rule, message, path, severity=Severity.ERROR, broken=True)
+
+
+def _finding(
+    manifest: Manifest,
+    rule: str,
+    message: str,
+    path: Path,
+    *,
+    severity: Severity,
+    type_: str = "",
+    broken: bool = False,
+) -> Finding:
+    place = manifest.locate(path)
+    return Finding(
+        rule=rule,
+        message=printable(message),
+        severity=severity,
+        line=place.line,
+        column=place.column,
+        field=printable(path),
+        type=type_,
+        broken=broken,
+    )
+
+
+def _unknown_fields(manifest: Manifest, shape: Shape, *, strict: bool) -> Iterator[Finding]:
+    severity = Severity.ERROR if strict else Severity.WARNING
+    for path in _unknown_paths(manifest.value, shape):
+        message = "unknown field; API servers drop it"
+        yield _finding(manifest, checks.KNOWN_FIELDS, message, path, severity=severity)
+
+
+def _unknown_paths(value: Any, shape: Shape) -> Iterator[Path]:
+    if shape.model is not Pod:
+        yield from unknown_fields(shape.model, value)
+        return
+    # Of a pod only the responders are known here.
+    for path, responders in _declared(value, shape.root):
+        for position, responder in enumerate(responders):
+            yield from unknown_fields(EvictionResponder, responder, path.at(position))
+
+
+def _declared(value: Any, root: Path) -> Iterator[tuple[Path, list[Any]]]:
+    """The lists of responders in a pod, or pod template, that can be read."""
+    pod = value
+    for name in root.split(".") if root else ():
+        pod = pod.get(name, {})
+    native = pod.get("spec", {}).get("evictionResponders")
+    if native:
+        yield root.child(_NATIVE), native
+    text = pod.get("metadata", {}).get("annotations", {}).get(RESPONDERS_ANNOTATION)
+    if text is not None:
+        try:
+            annotated = load(text.encode())
+        except DecodeError:
+            return  # a rule tells why
+        if isinstance(annotated, list):
+            yield annotation_path(root), annotated
+
+
+def _ineffective(manifest: Manifest, shape: Shape, mode: str) -> Iterator[Finding]:
+    """A warning where all responders are declared in a place that the cluster does not read."""
+    if shape.model is not Pod or mode == "auto":
+        return
+    native, annotation = shape.root.child(_NATIVE), annotation_path(shape.root)
+    declared = [path for path, _ in _declared(manifest.value, shape.root)]
+    if mode == "crd" and declared == [native]:
+        message = f"has no effect: API servers without this field drop it; add {annotation}"
+    elif mode == "native" and declared == [annotation]:
+        message = f"has no effect: API servers read {native} only; add it"
+    else:
+        return
+    yield _finding(
+        manifest, checks.EFFECTIVE_RESPONDERS, message, declared[0], severity=Severity.WARNING
+    )
+
+
+def _violations(
+    manifest: Manifest, old: Manifest | None, shape: Shape, terms: Terms
+) -> Iterator[Finding]:
+    value, stored = manifest.value, old.value if old is not None else None
+    namespace = manifest.name.namespace or (old.name.namespace if old is not None else "")
+    request = Request(
+        operation=Operation.CREATE if old is None else Operation.UPDATE,
+        now=terms.now,
+        object=decode_object(shape, _in_namespace(value, namespace)),
+        old_object=decode_object(shape, _in_namespace(stored, namespace))
+        if old is not None
+        else None,
+        subresource=terms.subresource,
+        name=manifest.name.name,
+        namespace=namespace,
+        root=shape.root,
+        user=terms.user,
+    )
+    for violation in evaluate(request, terms.policy).violations:
+        error = violation.error
+        yield _finding(
+            manifest,
+            violation.rule,
+            error.message,
+            error.field,
+            severity=_SEVERITIES[violation.enforcement],
+            type_=error.type,
+        )
+
+
+def _in_namespace(value: Any, namespace: str) -> Any:
+    """``value`` with the namespace that the request's URL would give it."""
+    metadata = value.get("metadata", {})
+    if not namespace or metadata.get("namespace"):
+        return value
+    return {**value, "metadata": {**metadata, "namespace": namespace}}

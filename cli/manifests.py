@@ -1,0 +1,107 @@
+"""From documents to the objects in them: one each, or the items of a List."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from cli.documents import Document, Unreadable, read_documents
+from cli.findings import ObjectName
+from cli.places import Place, locate
+from cli.yaml_values import Problem, Step
+from rules.decode import SHAPES, Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One object of a file, whatever its kind."""
+
+    document: Document
+    value: Any
+    """The object as a JSON value, without nulls."""
+    item: int | None = None
+    """Its place in the ``items`` of a List, counted from 0; None outside of Lists."""
+
+    def locate(self, path: str) -> Place:
+        """Where the field ``path`` of the object stands, or the nearest value around it."""
+        return locate(locate(self.document.place, self._prefix), path)
+
+    @property
+    def _prefix(self) -> str:
+        return "" if self.item is None else f"items[{self.item}]"
+
+    @property
+    def problems(self) -> Iterator[tuple[Problem, str]]:
+        """What is wrong with the text of this object, each with its field path inside it."""
+        for problem in self.document.problems:
+            steps = problem.steps
+            if self.item is not None:
+                if steps[:2] == ("items", self.item):
+                    steps = steps[2:]
+                elif self.item > 0 or len(steps) > 1:
+                    continue  # another item's; what is wrong with the List is told once
+            yield problem, _path(steps)
+
+    @property
+    def name(self) -> ObjectName:
+        """What the object calls itself."""
+        metadata = self.value.get("metadata") if isinstance(self.value, dict) else None
+        return ObjectName(
+            api_version=_text(self.value, "apiVersion"),
+            kind=_text(self.value, "kind"),
+            namespace=_text(metadata, "namespace"),
+            name=_text(metadata, "name") or _text(metadata, "generateName"),
+        )
+
+    @property
+    def group_version(self) -> tuple[str, str]:
+        """The group ("" for the core one) and the version."""
+        group, _, version = _text(self.value, "apiVersion").rpartition("/")
+        return group, version
+
+    @property
+    def shape(self) -> Shape | None:
+        """What is judged in an object of this kind; None for kinds without rules."""
+        return SHAPES.get((*self.group_version, _text(self.value, "kind")))
+
+
+def read_manifests(name: str, data: bytes) -> Iterator[Manifest | Unreadable]:
+    """Every object in the file ``name``, and what cannot be read of it, in order."""
+    for document in read_documents(name, data):
+        if isinstance(document, Unreadable):
+            yield document
+        else:
+            yield from _objects(document)
+
+
+def _objects(document: Document) -> Iterator[Manifest]:
+    items = _items(document.value)
+    if items is None:
+        yield Manifest(document, document.value)
+        return
+    api_version = _text(document.value, "apiVersion")
+    kind = _text(document.value, "kind").removesuffix("List")
+    for position, item in enumerate(items):
+        if kind and isinstance(item, dict):
+            # API servers leave both out in typed lists, kubectl does not.
+            named = {"apiVersion": api_version, "kind": kind, **item}
+            yield Manifest(document, named, position)
+        else:
+            yield Manifest(document, item, position)
+
+
+def _items(value: Any) -> list[Any] | None:
+    if not _text(value, "kind").endswith("List"):
+        return None
+    items = value.get("items")
+    return items if isinstance(items, list) else None
+
+
+def _path(steps: tuple[Step, ...]) -> str:
+    parts = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps if step != "")
+    return "".join(parts).removeprefix(".")
+
+
+def _text(value: Any, key: str) -> str:
+    """The text under ``key``, "" where there is none."""
+    found = value.get(key) if isinstance(value, dict) else None
+    return found if isinstance(found, str) else ""

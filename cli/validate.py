@@ -1,0 +1,197 @@
+"""``usher validate``: judge manifests offline, before they reach a cluster."""
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+
+from cli.documents import Unreadable
+from cli.findings import FileReport, Report
+from cli.judging import Terms, judge, report_unreadable, report_unsound
+from cli.manifests import Manifest, read_manifests
+from cli.options import (
+    CONTEXT_SETTINGS,
+    common_options,
+    guards_option,
+    logger,
+    now_option,
+    policy_from,
+    policy_options,
+)
+from cli.output import FORMATS
+from cli.progress import track
+from cli.sources import STANDARD_INPUT, Source, find_sources
+from cli.stored import Stored, StoredObjects
+from rules.decode import SHAPES
+from rules.request import STATUS, Operation, User
+
+_EPILOG: Final = """\b
+Examples:
+  usher validate manifests/
+  kubectl get evictions -A -o yaml | usher validate -
+  usher validate --old stored.yaml --subresource status changed.yaml
+  usher validate -o sarif manifests/ > usher.sarif
+
+Exit codes: 0 clean, 1 violations, 2 bad usage or input, 3 internal failure.
+"""
+
+
+@click.command(name="validate", context_settings=CONTEXT_SETTINGS, epilog=_EPILOG)
+@click.argument("files", nargs=-1, metavar="[FILE|DIR|-]...")
+@click.option(
+    "-f", "--filename", multiple=True, metavar="FILE|DIR|-", help="The same, as kubectl has it."
+)
+@click.option(
+    "--old",
+    metavar="FILE|DIR",
+    help="The stored objects: judge the changes from these to the others, matched by kind, "
+    "namespace and name. Objects that are not in it are judged as created.",
+)
+@click.option(
+    "--operation",
+    type=click.Choice([Operation.CREATE, Operation.UPDATE], case_sensitive=False),
+    help="Judge every object as created, or as a change of one in --old.  "
+    "[default: UPDATE for what --old holds, CREATE for the rest]",
+)
+@click.option(
+    "--subresource",
+    type=click.Choice([STATUS]),
+    help="Judge writes of this subresource: spec and metadata do not count then, as status does "
+    "not without it. Needs --old.",
+)
+@click.option("--as", "user", envvar="USHER_AS", metavar="USER", help="Who writes.", default="")
+@click.option(
+    "--as-group",
+    "groups",
+    envvar="USHER_AS_GROUP",
+    multiple=True,
+    metavar="GROUP",
+    help="A group of that user. May be repeated.",
+)
+@now_option
+@click.option(
+    "--mode",
+    type=click.Choice(["crd", "native", "auto"]),
+    default="auto",
+    help="Where the cluster reads a pod's responders: from the annotation (crd) or from the field "
+    "(native). A declaration in the wrong place alone is warned about.",
+)
+@click.option(
+    "--strict", is_flag=True, help="Unknown fields are errors, as with fieldValidation: Strict."
+)
+@guards_option
+@policy_options
+@click.option("--fail-on-warnings", is_flag=True, help="Exit with 1 for warnings, too.")
+@click.option(
+    "-o",
+    "--output",
+    default="text",
+    type=click.Choice(tuple(FORMATS)),
+    help="How to write the findings.",
+)
+@common_options
+@click.pass_context
+def command(ctx: click.Context, /, **flags: Any) -> None:
+    """Judge manifests offline, as a cluster would.
+
+    YAML or JSON, many documents and Lists; directories are searched for *.yaml, *.yml and *.json.
+    Judged are Evictions, EvictionRequests, pods, and the pod templates of workloads; other kinds
+    are counted as skipped. Nothing is sent anywhere.
+    """
+    sources = find_sources((*flags["files"], *flags["filename"]))
+    if not sources:
+        raise click.UsageError("name a FILE or a DIR, or '-' for standard input", ctx)
+    _check_change(flags, sources)
+    report = Report(now=flags["now"] or datetime.now(UTC))  # noqa: TID251 - the rim: read once
+    stored = _read_stored(flags["old"], report)
+    terms = Terms(
+        now=report.now,
+        policy=policy_from(
+            flags["enforce"],
+            audit_only=flags["audit_only"],
+            response_budget=flags["response_budget"],
+            guards=flags["guards"],
+        ),
+        operation=flags["operation"],
+        subresource=flags["subresource"] or "",
+        user=User(flags["user"], flags["groups"]),
+        mode=flags["mode"],
+        strict=flags["strict"],
+        stored=stored,
+    )
+    only_one = len(sources) == 1
+    for source in track(sources, "Judging"):
+        report.files.append(_judge_file(source, terms, only_one=only_one))
+    _write(report, flags)
+    ctx.exit(report.exit_code(fail_on_warnings=flags["fail_on_warnings"]))
+
+
+def _check_change(flags: dict[str, Any], sources: list[Source]) -> None:
+    """Refuse flags that contradict each other; says how to put it."""
+    old, operation = flags["old"], flags["operation"]
+    if old is None and (operation == Operation.UPDATE or flags["subresource"]):
+        flag = "--subresource" if flags["subresource"] else "--operation UPDATE"
+        raise click.UsageError(f"{flag} judges a change: name the stored objects with --old FILE")
+    if old is not None and operation == Operation.CREATE:
+        raise click.UsageError("--operation CREATE compares with nothing: leave out --old")
+    if old == STANDARD_INPUT and any(source.path == STANDARD_INPUT for source in sources):
+        raise click.UsageError("'-' can be named once: put the stored objects into a file")
+
+
+def _read_stored(old: str | None, report: Report) -> StoredObjects:
+    """The objects of ``--old``; what is wrong with them goes into the report."""
+    objects: list[Stored] = []
+    for source in find_sources([old]) if old is not None else ():
+        documents = []
+        for part in _read(source):
+            if isinstance(part, Unreadable):
+                documents.append(report_unreadable(part))
+            elif part.shape is not None:
+                found = report_unsound(part)
+                objects.append(Stored(part, sound=not found.findings))
+                documents.append(found)
+        broken = tuple(document for document in documents if document.findings)
+        if broken:
+            report.files.append(FileReport(source.name, broken))
+    return StoredObjects(objects)
+
+
+def _judge_file(source: Source, terms: Terms, *, only_one: bool) -> FileReport:
+    parts = list(_read(source))
+    judged = [part for part in parts if isinstance(part, Manifest) and part.shape is not None]
+    alone = only_one and len(judged) == 1
+    return FileReport(
+        source.name,
+        tuple(
+            report_unreadable(part)
+            if isinstance(part, Unreadable)
+            else judge(part, terms, alone=alone)
+            for part in parts
+        ),
+    )
+
+
+def _read(source: Source) -> Iterator[Manifest | Unreadable]:
+    try:
+        data = source.read()
+    except OSError as error:
+        yield Unreadable(1, f"could not be read: {error.strerror}")
+        return
+    if source.path == STANDARD_INPUT and not data.strip():
+        yield Unreadable(1, "is empty; did the command before the pipe fail?")
+        return
+    yield from read_manifests(source.name, data)
+
+
+def _write(report: Report, flags: dict[str, Any]) -> None:
+    format_ = flags["output"]
+    # click takes the colours out where the output is no terminal, but knows nothing of NO_COLOR.
+    click.echo("\n".join(FORMATS[format_](report)), color=False if os.getenv("NO_COLOR") else None)
+    if format_ != "text":
+        click.echo(report.summary, err=True)
+    documents = list(report.documents)
+    if documents and all(document.skipped for document in documents):
+        kinds = ", ".join(sorted({kind for _, _, kind in SHAPES}))
+        logger(flags).warning("nothing was judged", kinds_with_rules=kinds)
