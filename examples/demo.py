@@ -44,7 +44,7 @@ def main() -> None:
         "usher", "serve", "--self-signed", "--bind", "127.0.0.1", "--health-bind", "127.0.0.1",
         "--port", str(arguments.port), "--drain-seconds", "0",
     ]  # fmt: skip
-    server = subprocess.Popen(
+    server = subprocess.Popen(  # noqa: S603 - our own command
         [Path(sys.executable).parent / command[0], *command[1:]], stdout=subprocess.PIPE, text=True
     )
     try:
@@ -76,7 +76,7 @@ def show_verdicts(url: str, certificate: Path) -> None:
     """Send every sample review to ``url`` and print what came back."""
     trust = ssl.create_default_context(cafile=str(certificate))
     console = Console()
-    for title, review in reviews(datetime.now(UTC)):
+    for title, review in reviews(datetime.now(UTC)):  # noqa: TID251 - a client of the real world
         request = urllib.request.Request(  # noqa: S310 - https, to our own server
             url, json.dumps(review).encode(), {"Content-Type": "application/json"}
         )
@@ -99,20 +99,23 @@ def reviews(now: datetime) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, sample in enumerate(yaml.load(text, Loader=_Plain)):  # noqa: S506 - safe below
         group, _, version = sample["object"]["apiVersion"].rpartition("/")
         resource = f"{sample['kind'].lower()}s"
-        yield sample["title"], {
-            "apiVersion": "admission.k8s.io/v1",
-            "kind": "AdmissionReview",
-            "request": {
-                "uid": f"sample-{number}",
-                "kind": {"group": group, "version": version, "kind": sample["kind"]},
-                "resource": {"group": group, "version": version, "resource": resource},
-                "subResource": sample.get("subresource", ""),
-                "name": sample["object"]["metadata"]["name"],
-                "namespace": sample["object"]["metadata"]["namespace"],
-                "operation": sample["operation"],
-                "userInfo": {"username": sample["user"]},
-                "object": sample["object"],
-                "oldObject": sample.get("oldObject"),
-                "dryRun": False,
+        yield (
+            sample["title"],
+            {
+                "apiVersion": "admission.k8s.io/v1",
+                "kind": "AdmissionReview",
+                "request": {
+                    "uid": f"sample-{number}",
+                    "kind": {"group": group, "version": version, "kind": sample["kind"]},
+                    "resource": {"group": group, "version": version, "resource": resource},
+                    "subResource": sample.get("subresource", ""),
+                    "name": sample["object"]["metadata"]["name"],
+                    "namespace": sample["object"]["metadata"]["namespace"],
+                    "operation": sample["operation"],
+                    "userInfo": {"username": sample["user"]},
+                    "object": sample["object"],
+                    "oldObject": sample.get("oldObject"),
+                    "dryRun": False,
+                },
             },
-        }
+        )

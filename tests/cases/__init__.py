@@ -115,8 +115,5 @@ def _parse(path: str) -> list[str | int]:
 
 def _walk(value: Any, way: Iterable[str | int]) -> Any:
     for step in way:
-        if isinstance(value, dict):
-            value = value.setdefault(str(step), {})
-        else:
-            value = value[step]
+        value = value.setdefault(str(step), {}) if isinstance(value, dict) else value[step]
     return value

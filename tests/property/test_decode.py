@@ -1,6 +1,7 @@
 """Any bytes and any JSON either decode or fail with our own error."""
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -28,8 +29,13 @@ JSON = st.recursive(
 )
 # The names that the shapes know, so that values land where types are checked.
 NAMES = st.sampled_from(
-    ["metadata", "spec", "status", "target", "pod", "name", "uid", "labels", "annotations", "conditions", "type", "lastTransitionTime", "observedGeneration", "targetResponders", "priority", "state", "responders", "startTime", "requesters", "template", "jobTemplate", "evictionResponders", "ownerReferences", "controller", "finalizers"]
-)
+    (
+        "metadata", "spec", "status", "target", "pod", "name", "uid", "labels", "annotations",
+        "conditions", "type", "lastTransitionTime", "observedGeneration", "targetResponders",
+        "priority", "state", "responders", "startTime", "requesters", "template", "jobTemplate",
+        "evictionResponders", "ownerReferences", "controller", "finalizers",
+    )
+)  # fmt: skip
 DOCUMENTS = st.recursive(
     JSON,
     lambda inner: st.dictionaries(NAMES, inner, max_size=5) | st.lists(inner, max_size=3),
@@ -39,10 +45,8 @@ DOCUMENTS = st.recursive(
 
 @given(st.binary(max_size=200))
 def test_any_bytes(data: bytes) -> None:
-    try:
+    with suppress(DecodeError):  # any other exception is a fault
         load(data)
-    except DecodeError as error:
-        assert str(error)
 
 
 @given(JSON)
@@ -68,19 +72,15 @@ def test_what_python_writes_is_read_back_without_its_nulls(value: Any) -> None:
 @given(st.sampled_from(sorted(SHAPES)), DOCUMENTS)
 def test_any_document(kind: tuple[str, str, str], document: dict[str, Any]) -> None:
     shape = SHAPES[kind]
-    try:
+    with suppress(DecodeError):  # any other exception is a fault
         decode_object(shape, document)
-    except DecodeError as error:
-        assert error.detail
     assert all(isinstance(path, str) for path in unknown_fields(shape.model, document))
 
 
 @given(JSON)
 def test_any_annotation(value: Any) -> None:
-    try:
+    with suppress(DecodeError):  # any other exception is a fault
         decode_responders(json.dumps(value))
-    except DecodeError as error:
-        assert str(error)
 
 
 @given(st.integers(1, 300), st.sampled_from(["[", '{"a":']))

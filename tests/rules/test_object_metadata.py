@@ -34,7 +34,8 @@ def fields(new: dict[str, Any], old: dict[str, Any] | None, subresource: str = "
         ({"metadata.namespace": "a.b"}, ["Invalid metadata.namespace"]),
         ({"metadata.generateName": "a/b"}, ["Invalid metadata.generateName"]),
         ({"metadata.annotations": {"a": "x" * 262_144}}, ["TooLong metadata.annotations"]),
-        ({"metadata.finalizers": ["orphan", "foregroundDeletion"]}, ["Invalid metadata.finalizers"]),
+        ({"metadata.finalizers": ["orphan", "foregroundDeletion"]},
+         ["Invalid metadata.finalizers"]),
         (
             {"metadata.ownerReferences": [
                 {"apiVersion": "v1", "kind": "Node", "name": name, "uid": name, "controller": True}

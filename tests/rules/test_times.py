@@ -33,11 +33,12 @@ def test_accepted(text: str, instant: str) -> None:
         "2026-07-01T12:00:00", "2026-07-01T12:00Z", "2026-07-01T24:00:00Z", "2026-07-01T23:59:60Z",
         "2026-02-29T00:00:00Z", "0000-13-01T00:00:00Z", "10000-01-01T00:00:00Z", "2026-07-01",
         "2026-07-01T12:00:00.Z", "2026-07-01T12:00:00+25:00", "2026-07-01T12:00:00+00:61",
-        " 2026-07-01T12:00:00Z", "2026-07-01T12:00:00Z\n", "٢٠٢٦-07-01T12:00:00Z", "", 1, None, True,
+        " 2026-07-01T12:00:00Z", "2026-07-01T12:00:00Z\n", "٢٠٢٦-07-01T12:00:00Z",
+        "", 1, None, True,
     ],
 )  # fmt: skip
 def test_refused(text: object) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError):  # noqa: PT011 - Python words some of these
         parse_time(text)
 
 

@@ -1,0 +1,1 @@
+"""Figures, never assertions: `make bench`."""

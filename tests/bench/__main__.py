@@ -1,0 +1,162 @@
+"""``make bench``: Usher beside a webhook in Go, in one run.
+
+Both serve TLS on one core and answer the same 4.5 kB status-update review, one after the other,
+several times; the load comes from another core. Then status PATCHes go through a real API server
+without a webhook, with the one in Go, and with Usher. Prints tables, writes build/bench.json.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench.apiserver import Patches, create_eviction, registered
+from tests.bench.load import Load, press
+from tests.bench.review import review
+from tests.bench.servers import Server, ask, issue_certificates, running
+from tests.controlplane import ControlPlane, Mode
+
+CONNECTIONS: Final = (1, 8, 64)
+OUTPUT: Final = Path("build/bench.json")
+NAMES: Final = ("usher", "go")
+_MEMORY_STEPS: Final = 5
+
+Figures = dict[str, Any]
+
+
+def main() -> None:
+    """Run all benchmarks and report them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=int, default=6, help="of load in one run (default: 6)")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each kind (default: 3)")
+    parser.add_argument("--patches", type=int, default=200, help="PATCHes a round (default: 200)")
+    parser.add_argument(
+        "--requests", type=int, default=1_000_000, help="for the memory figure; 0 leaves it out"
+    )
+    options = parser.parse_args()
+    console = Console()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        issue_certificates(folder)
+        figures: Figures = {"machine": _machine()}
+        figures["throughput"] = throughput(folder, options.seconds, options.rounds, console)
+        figures["patches"] = patches(folder, options.patches, options.rounds, console)
+        if options.requests:
+            figures["memory"] = memory(folder, options.requests, console)
+    OUTPUT.parent.mkdir(exist_ok=True)
+    OUTPUT.write_text(json.dumps(figures, indent=2) + "\n")
+    console.print(f"\nwritten to {OUTPUT}")
+
+
+def throughput(folder: Path, seconds: int, rounds: int, console: Console) -> Figures:
+    """Requests a second and latencies of both webhooks, and the ratios pair by pair."""
+    pairs: dict[int, list[dict[str, Load]]] = {connections: [] for connections in CONNECTIONS}
+    ready: dict[str, list[float]] = {name: [] for name in NAMES}
+    for number in range(rounds):
+        for connections in CONNECTIONS:
+            loads = {}
+            for name in NAMES:
+                console.print(f"round {number + 1}: {name}, {connections} connections")
+                with running(name, folder) as server:
+                    ready[name].append(server.ready_seconds)
+                    loads[name] = _press_admitted(server, folder, connections, seconds)
+            pairs[connections].append(loads)
+    table = Table(
+        "connections", "usher req/s", "go req/s", "ratio", "usher p50/p99 ms", "go p50/p99"
+    )
+    result: Figures = {"ready_seconds": {name: _median(ready[name]) for name in NAMES}}
+    for connections, runs in pairs.items():
+        summary = {
+            name: {
+                field: _median([asdict(run[name])[field] for run in runs])
+                for field in ("per_second", "p50", "p99", "errors")
+            }
+            for name in NAMES
+        }
+        ratios = [run["usher"].per_second / run["go"].per_second for run in runs]
+        result[str(connections)] = {**summary, "ratios": ratios, "ratio": _median(ratios)}
+        table.add_row(
+            str(connections),
+            *(f"{summary[name]['per_second']:.0f}" for name in NAMES),
+            f"{_median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})",
+            *(f"{summary[name]['p50']:.2f} / {summary[name]['p99']:.2f}" for name in NAMES),
+        )
+    console.print(table)
+    starts = ", ".join(
+        f"{name} {seconds:.2f} s" for name, seconds in result["ready_seconds"].items()
+    )
+    console.print(f"start to ready: {starts}")
+    return result
+
+
+def _press_admitted(server: Server, folder: Path, connections: int, seconds: int) -> Load:
+    answer = json.loads(ask(server, folder, review(datetime.now(UTC))))
+    if not answer["response"]["allowed"]:
+        raise RuntimeError(f"{server.name} denies the review: {answer}")
+    press(server.url, review(datetime.now(UTC)), folder, connections=connections, seconds=1)
+    body = review(datetime.now(UTC))
+    return press(server.url, body, folder, connections=connections, seconds=seconds)
+
+
+def patches(folder: Path, count: int, rounds: int, console: Console) -> Figures:
+    """Medians of status PATCHes through an API server, by webhook, in milliseconds."""
+    times: dict[str, list[float]] = {"none": [], "go": [], "usher": []}
+    with ControlPlane(Mode.NATIVE) as plane, ExitStack() as stack:
+        create_eviction(plane)
+        servers = {name: stack.enter_context(running(name, folder)) for name in NAMES}
+        for number in range(rounds):
+            for name, found in times.items():
+                console.print(f"round {number + 1}: status PATCHes, webhook: {name}")
+                with registered(plane, servers.get(name), folder / "ca.crt"), Patches(plane) as way:
+                    for _ in range(count // 10):
+                        way.send()  # warms connections and caches, not counted
+                    found.extend(way.send() for _ in range(count))
+    medians = {name: _median(found) for name, found in times.items()}
+    added = {name: medians[name] - medians["none"] for name in NAMES}
+    table = Table("webhook", "median ms", "p99 ms", "added ms")
+    for name, found in times.items():
+        p99 = statistics.quantiles(found, n=100)[-1]
+        table.add_row(
+            name, f"{medians[name]:.2f}", f"{p99:.2f}", f"{medians[name] - medians['none']:.2f}"
+        )
+    console.print(table)
+    return {"median_ms": medians, "added_ms": added, "ratio": added["usher"] / added["go"]}
+
+
+def memory(folder: Path, requests: int, console: Console) -> Figures:
+    """Resident memory of one worker while it answers many requests, in MiB."""
+    steps = [{"requests": 0, "mib": 0.0}]
+    with running("usher", folder) as server:
+        steps[0]["mib"] = server.memory()
+        for step in range(1, _MEMORY_STEPS + 1):
+            while steps[-1]["requests"] < requests * step // _MEMORY_STEPS:
+                body = review(datetime.now(UTC))
+                done = press(server.url, body, folder, connections=8, seconds=10)
+                steps.append(
+                    {"requests": steps[-1]["requests"] + done.requests, "mib": server.memory()}
+                )
+            console.print(f"{steps[-1]['requests']:.0f} requests: {steps[-1]['mib']:.1f} MiB")
+    return {"steps": steps}
+
+
+def _median(values: Sequence[float]) -> float:
+    return statistics.median(values)
+
+
+def _machine() -> Figures:
+    return {"cores": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()}
+
+
+if __name__ == "__main__":
+    main()
