@@ -27,10 +27,18 @@ from rules.crd import definitions
 def command(output: str, **_: Any) -> None:
     """Print the CustomResourceDefinitions, generated from the model.
 
-    For clusters that do not serve lifecycle.k8s.io natively; elsewhere API servers refuse them.
+    For clusters that do not serve lifecycle.k8s.io natively.
     """
     found = definitions()
     if output == "json":
         click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": found}, indent=2))
     else:
-        click.echo(yaml.dump_all(found, sort_keys=False, explicit_start=True, width=100), nl=False)
+        text = yaml.dump_all(found, Dumper=_Dumper, sort_keys=False, explicit_start=True, width=100)
+        click.echo(text, nl=False)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes shared parts out instead of as aliases, for people to read."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
+        return True
