@@ -44,41 +44,38 @@ def _size(_: click.Context, __: click.Parameter, value: str) -> int:
     "--tls-cert /certs/tls.crt --tls-key /certs/tls.key --log-format json",
 )
 @click.option(
-    "--workers",
-    type=click.IntRange(1, 64),
-    default=Settings.workers,
-    help="Processes that share the port; one uses about one core.",
+    "--bind",
+    multiple=True,
+    default=Settings.bind,
+    metavar="ADDRESS",
+    help="Address to serve on; may be repeated.",
 )
 @click.option(
-    "--drain-seconds",
-    type=click.FloatRange(0, 600),
-    default=Settings.drain,
-    help="Seconds to serve on after SIGTERM, while endpoints are being removed.",
+    "--port", type=_PORT, default=Settings.port, help="Port to serve on; 0 takes a free one."
 )
 @click.option(
-    "--concurrency",
-    type=click.IntRange(min=1),
-    default=Settings.concurrency,
-    help="Requests of one worker that may wait for their bodies at once; more get HTTP 500.",
+    "--tls-cert",
+    type=_FILE,
+    help="PEM file of the serving certificate and its chain; read again when it changes.",
 )
 @click.option(
-    "--max-body",
-    callback=_size,
-    default="7Mi",
-    metavar="SIZE",
-    help="Largest request body in bytes (suffixes Ki, Mi), also after decompression.",
+    "--tls-key", type=_FILE, help="PEM file of the certificate's key; read again when it changes."
 )
 @click.option(
-    "--timeout",
-    type=click.FloatRange(0, 30, min_open=True),
-    default=Settings.timeout,
-    help="Seconds that a request's body may take at most, also where the caller sets no deadline.",
+    "--self-signed",
+    is_flag=True,
+    help="Make a throwaway certificate for localhost, to try things out.",
 )
 @click.option(
-    "--health-port",
-    type=_PORT,
-    default=Settings.health_port,
-    help="Port of /livez, /readyz and /metrics, plain HTTP; 0 takes a free one.",
+    "--client-ca",
+    type=_FILE,
+    help="PEM file of CAs: clients must show a certificate that one of them has signed.",
+)
+@click.option(
+    "--tls-min-version",
+    type=click.Choice(list(_TLS_VERSIONS)),
+    default="1.2",
+    help="Lowest TLS version to accept.",
 )
 @click.option(
     "--health-bind",
@@ -88,38 +85,41 @@ def _size(_: click.Context, __: click.Parameter, value: str) -> int:
     help="Address to serve health and metrics on; may be repeated.",
 )
 @click.option(
-    "--tls-min-version",
-    type=click.Choice(list(_TLS_VERSIONS)),
-    default="1.2",
-    help="Lowest TLS version to accept.",
+    "--health-port",
+    type=_PORT,
+    default=Settings.health_port,
+    help="Port of /livez, /readyz and /metrics, plain HTTP; 0 takes a free one.",
 )
 @click.option(
-    "--client-ca",
-    type=_FILE,
-    help="PEM file of CAs: clients must show a certificate that one of them has signed.",
+    "--timeout",
+    type=click.FloatRange(0, 30, min_open=True),
+    default=Settings.timeout,
+    help="Seconds that a request's body may take at most, also where the caller sets no deadline.",
 )
 @click.option(
-    "--self-signed",
-    is_flag=True,
-    help="Make a throwaway certificate for localhost, to try things out.",
+    "--max-body",
+    callback=_size,
+    default="7Mi",
+    metavar="SIZE",
+    help="Largest request body in bytes (suffixes Ki, Mi), also after decompression.",
 )
 @click.option(
-    "--tls-key", type=_FILE, help="PEM file of the certificate's key; read again when it changes."
+    "--concurrency",
+    type=click.IntRange(min=1),
+    default=Settings.concurrency,
+    help="Requests of one worker that may wait for their bodies at once; more get HTTP 500.",
 )
 @click.option(
-    "--tls-cert",
-    type=_FILE,
-    help="PEM file of the serving certificate and its chain; read again when it changes.",
+    "--drain-seconds",
+    type=click.FloatRange(0, 600),
+    default=Settings.drain,
+    help="Seconds to serve on after SIGTERM, while endpoints are being removed.",
 )
 @click.option(
-    "--port", type=_PORT, default=Settings.port, help="Port to serve on; 0 takes a free one."
-)
-@click.option(
-    "--bind",
-    multiple=True,
-    default=Settings.bind,
-    metavar="ADDRESS",
-    help="Address to serve on; may be repeated.",
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=Settings.workers,
+    help="Processes that share the port; one uses about one core.",
 )
 @policy_options
 @common_options

@@ -13,6 +13,8 @@ import socket
 from collections.abc import Sequence
 from typing import Final
 
+from webhook.settings import BACKLOG
+
 _UNAVAILABLE: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 _ANY_IPV6: Final = "::"
 
@@ -27,23 +29,29 @@ class AddressError(OSError):
 
 
 def listen(hosts: Sequence[str], port: int, copies: int = 1) -> list[list[socket.socket]]:
-    """Bind ``port`` of every one of ``hosts``, ``copies`` times over: one list for each copy.
+    """Listen on ``port`` of every one of ``hosts``, ``copies`` times: one list for each copy.
 
-    Port 0 takes a free one, the same for all. A machine without IPv6 has no "::"; that is no error
+    Connections queue from now on. Port 0 takes a free one, the same for all. A machine without IPv6 has no "::"; that is no error
     while there is another host. Raises AddressError.
     """
     first = _bind_all(hosts, port)
     if copies == 1:
-        return [first]
+        return [_listening(first)]
     # The first set has shown that nobody else listens there; with SO_REUSEPORT from the start,
     # another server of the same user would go unnoticed and take half of the connections.
     addresses = [(each.family, each.getsockname()) for each in first]
     for each in first:
         each.close()
     return [
-        [_bind(family, address, shared=True) for family, address in addresses]
+        _listening([_bind(family, address, shared=True) for family, address in addresses])
         for _ in range(copies)
     ]
+
+
+def _listening(sockets: list[socket.socket]) -> list[socket.socket]:
+    for each in sockets:
+        each.listen(BACKLOG)
+    return sockets
 
 
 def _bind_all(hosts: Sequence[str], port: int) -> list[socket.socket]:

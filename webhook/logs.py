@@ -32,7 +32,6 @@ def configure(log_format: str, level: str, stream: TextIO | None = None) -> None
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(out),
-        cache_logger_on_first_use=True,
     )
     logging.basicConfig(handlers=[_Forward()], level=logging.WARNING, force=True)
 

@@ -1,0 +1,199 @@
+"""A server in a thread of its own, on real sockets, and clients for it."""
+
+import asyncio
+import http.client
+import json
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import uvloop
+from prometheus_client.parser import text_string_to_metric_families
+
+from certs.issue import Authority, Pair, issue_authority, issue_serving
+from rules.evaluate import Policy
+from tests.webhook.reviews import NOW, encoded
+from webhook.app import Server, Shutdown, serve_health
+from webhook.listening import listen
+from webhook.metrics import Board
+from webhook.settings import Settings
+from webhook.tls import ServingCertificate
+
+HOST: Final = "127.0.0.1"
+PATIENCE: Final = 30.0
+"""Seconds after which a test gives up: a safety net, far above what anything takes."""
+JSON: Final = {"Content-Type": "application/json"}
+NAMES: Final = ("localhost", HOST)
+
+
+def today() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def response(self) -> Any:
+        """The ``response`` of an AdmissionReview."""
+        return json.loads(self.body)["response"]
+
+
+@dataclass
+class Site:
+    """A running server, as its clients see it."""
+
+    settings: Settings
+    port: int
+    health_port: int
+    client: ssl.SSLContext
+
+    def connect(
+        self, context: ssl.SSLContext | None = None, name: str | None = "localhost"
+    ) -> ssl.SSLSocket:
+        """Open a TLS connection; without ``name`` there is no SNI."""
+        plain = socket.create_connection((HOST, self.port), timeout=PATIENCE)
+        context = context or self.client
+        return context.wrap_socket(plain, server_hostname=name)
+
+    def call(
+        self,
+        document: Any = None,
+        *,
+        data: bytes | None = None,
+        method: str = "POST",
+        target: str = "/validate?timeout=10s",
+        headers: Mapping[str, str] = JSON,
+    ) -> Answer:
+        """Send one request on a connection of its own."""
+        body = encoded(document) if data is None else data
+        with self.connect() as connection:
+            connection.sendall(head(method, target, {**headers, "Content-Length": str(len(body))}))
+            connection.sendall(body)
+            return answer(connection, method)
+
+    def health(self, path: str, method: str = "GET", **headers: str) -> Answer:
+        """Ask the health port."""
+        with socket.create_connection((HOST, self.health_port), timeout=PATIENCE) as connection:
+            connection.sendall(head(method, path, headers))
+            return answer(connection, method)
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of the samples of a metric that have these labels."""
+        text = self.health("/metrics").body.decode()
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
+
+@dataclass
+class Running(Site):
+    """A server in this process."""
+
+    shutdown: Callable[[], None]
+    thread: threading.Thread
+
+
+def head(method: str, target: str, headers: Mapping[str, str]) -> bytes:
+    lines = [f"{method} {target} HTTP/1.1", "Host: localhost"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def answer(connection: socket.socket, method: str = "POST") -> Answer:
+    """Read one response."""
+    response = http.client.HTTPResponse(connection, method=method)
+    try:
+        response.begin()
+        return Answer(response.status, dict(response.headers), response.read())
+    finally:
+        response.close()
+
+
+def write_pair(folder: Path, pair: Pair) -> None:
+    (folder / "tls.crt").write_bytes(pair.certificate)
+    (folder / "tls.key").write_bytes(pair.key)
+
+
+def trusting(authority: Authority) -> ssl.SSLContext:
+    return ssl.create_default_context(cadata=authority.pair.certificate.decode())
+
+
+@contextmanager
+def running(
+    folder: Path,
+    *,
+    policy: Policy = Policy(),
+    clock: Callable[[], datetime] = lambda: NOW,
+    authority: Authority | None = None,
+    **changes: Any,
+) -> Iterator[Running]:
+    """Run a server; ``changes`` are settings. Its clock stands still."""
+    authority = authority or issue_authority(today())
+    if not (folder / "tls.crt").exists():
+        write_pair(folder, issue_serving(authority, NAMES, today()))
+    settings = replace(
+        Settings(
+            certificate=folder / "tls.crt",
+            key=folder / "tls.key",
+            bind=(HOST,),
+            health_bind=(HOST,),
+            port=0,
+            health_port=0,
+            drain=0,
+        ),
+        **changes,
+    )
+    certificate, board = ServingCertificate(settings), Board(1)
+    sockets, health = listen(settings.bind, 0)[0], listen(settings.health_bind, 0)[0]
+    server = Server(settings, policy, certificate, board, clock=clock)
+    told: list[Callable[[], None]] = []
+    begun = threading.Event()
+
+    async def run() -> None:
+        shutdown, loop = Shutdown(), asyncio.get_running_loop()
+        told.append(lambda: loop.call_soon_threadsafe(shutdown.tell))
+        begun.set()
+        await serve_health(settings, board, health, server.serve(sockets, shutdown), today)
+
+    thread = threading.Thread(target=lambda: uvloop.run(run()), daemon=True)
+    ports = sockets[0].getsockname()[1], health[0].getsockname()[1]
+    thread.start()
+    begun.wait(PATIENCE)
+    site = Running(settings, *ports, trusting(authority), told[0], thread)
+    eventually(lambda: site.health("/readyz").status == 200)
+    try:
+        yield site
+    finally:
+        if thread.is_alive():
+            site.shutdown()
+            site.shutdown()
+            thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
+def eventually(condition: Callable[[], Any]) -> Any:
+    """Wait until ``condition`` returns something true, and return it."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            if found := condition():
+                return found
+        except OSError:
+            pass
+        if time.monotonic() > deadline:
+            raise AssertionError("it never came true")
+        time.sleep(0.02)
