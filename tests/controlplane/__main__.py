@@ -1,7 +1,5 @@
 """Command line: ``python -m tests.controlplane build | up | path``."""
 
-# ruff: noqa: T201 - a command line prints
-
 import argparse
 import contextlib
 import signal

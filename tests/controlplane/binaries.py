@@ -43,7 +43,7 @@ _ALL = (
         title="kube-apiserver 1.37.2",
         module=TESTS,
         sources=("controlplane/cmd/kube-apiserver",),
-        first_build_seconds=200,
+        first_build_seconds=270,
         linker_flags=(*_STRIP, *_version_flags("1.37.2")),
         asset="kube-apiserver",
     ),
@@ -52,7 +52,7 @@ _ALL = (
         title="kube-apiserver 1.34.4",
         module=TESTS / "controlplane/v1.34",
         sources=(".",),
-        first_build_seconds=100,
+        first_build_seconds=230,
         linker_flags=(*_STRIP, *_version_flags("1.34.4")),
     ),
     Binary(
@@ -60,7 +60,7 @@ _ALL = (
         title="etcd 3.7.3",
         module=TESTS / "controlplane/etcd",
         sources=(".",),
-        first_build_seconds=35,
+        first_build_seconds=30,
         asset="etcd",
     ),
     Binary(

@@ -142,4 +142,4 @@ def _build(binary: Binary, go: str, target: Path) -> None:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)  # noqa: T201 - seen while tests wait for minutes
+    print(line, file=sys.stderr, flush=True)

@@ -75,7 +75,7 @@ func run(in io.Reader, out io.Writer) error {
 		return err
 	}
 	clock := clocktesting.NewFakePassiveClock(time.Time{})
-	oracle := &oracle{clock: clock, judge: reference.NewJudge(clock)}
+	seer := &oracle{clock: clock, judge: reference.NewJudge(clock)}
 	lines := bufio.NewReaderSize(in, 1<<20)
 	answers := json.NewEncoder(out)
 	answers.SetEscapeHTML(false)
@@ -83,7 +83,7 @@ func run(in io.Reader, out io.Writer) error {
 		line, err := lines.ReadBytes('\n')
 		if len(line) > 0 {
 			// One write per answer: whoever asks one question at a time must not wait for a buffer.
-			if err := answers.Encode(oracle.answer(line)); err != nil {
+			if err := answers.Encode(seer.answer(line)); err != nil {
 				return err
 			}
 		}

@@ -53,42 +53,42 @@ func EnableFeatures() error {
 
 // Judge answers questions at the instant its clock shows.
 type Judge struct {
-	clock clock.PassiveClock
-	kinds map[string]kind
+	clock     clock.PassiveClock
+	resources map[string]resource // by kind
 }
 
 // NewJudge returns a judge over all supported kinds. It is safe for concurrent use as far as the
 // clock is.
 func NewJudge(clock clock.PassiveClock) *Judge {
-	return &Judge{clock: clock, kinds: supportedKinds(clock)}
+	return &Judge{clock: clock, resources: supportedResources(clock)}
 }
 
 // Verdict returns nil when the write is allowed, an API status error when it is refused, and a
 // *BadQuestion when it can't be judged. It panics where the strategies panic.
 func (j *Judge) Verdict(question Question) error {
-	kind, ok := j.kinds[question.Kind]
+	target, ok := j.resources[question.Kind]
 	if !ok {
 		return badQuestion("kind %q is not supported", question.Kind)
 	}
-	object, err := kind.decode(question.Object)
+	object, err := target.decode(question.Object)
 	if err != nil {
 		return badQuestion("object: %w", err)
 	}
 	switch {
 	case question.Operation == Create && question.Subresource == "":
-		return j.create(kind, object)
+		return j.create(target, object)
 	case question.Operation == Update:
-		old, err := kind.decode(question.OldObject)
+		old, err := target.decode(question.OldObject)
 		if err != nil {
 			return badQuestion("oldObject: %w", err)
 		}
-		return j.update(kind, question.Subresource, object, old)
+		return j.update(target, question.Subresource, object, old)
 	default:
 		return badQuestion("operation %q on subresource %q is not supported", question.Operation, question.Subresource)
 	}
 }
 
-func (j *Judge) create(kind kind, object runtime.Object) error {
+func (j *Judge) create(target resource, object runtime.Object) error {
 	metadata, err := meta.Accessor(object)
 	if err != nil {
 		return badQuestion("object: %w", err)
@@ -99,17 +99,17 @@ func (j *Judge) create(kind kind, object runtime.Object) error {
 	metadata.SetCreationTimestamp(metav1.NewTime(j.clock.Now()))
 	metadata.SetUID(systemUID)
 	if metadata.GetName() == "" && metadata.GetGenerateName() != "" {
-		metadata.SetName(kind.main.GenerateName(metadata.GetGenerateName()))
+		metadata.SetName(target.main.GenerateName(metadata.GetGenerateName()))
 	}
 	if metadata.GetNamespace() == "" {
 		metadata.SetNamespace(metav1.NamespaceDefault)
 	}
-	verdict := rest.BeforeCreate(kind.main, kind.context(metadata.GetNamespace(), ""), object)
-	return kind.relevant(verdict, object, nil)
+	verdict := rest.BeforeCreate(target.main, target.context(metadata.GetNamespace(), ""), object)
+	return target.relevant(verdict, object, nil)
 }
 
-func (j *Judge) update(kind kind, subresource string, object, old runtime.Object) error {
-	strategy, ok := kind.updates[subresource]
+func (j *Judge) update(target resource, subresource string, object, old runtime.Object) error {
+	strategy, ok := target.updates[subresource]
 	if !ok {
 		return badQuestion("subresource %q is not supported", subresource)
 	}
@@ -120,19 +120,19 @@ func (j *Judge) update(kind kind, subresource string, object, old runtime.Object
 	if metadata.GetNamespace() == "" {
 		metadata.SetNamespace(metav1.NamespaceDefault)
 	}
-	verdict := rest.BeforeUpdate(strategy, kind.context(metadata.GetNamespace(), subresource), object, old)
-	return kind.relevant(verdict, object, old)
+	verdict := rest.BeforeUpdate(strategy, target.context(metadata.GetNamespace(), subresource), object, old)
+	return target.relevant(verdict, object, old)
 }
 
 // context carries what declarative validation looks up: the request's version and subresource.
-func (k kind) context(namespace, subresource string) context.Context {
+func (r resource) context(namespace, subresource string) context.Context {
 	ctx := genericrequest.WithNamespace(context.Background(), namespace)
 	return genericrequest.WithRequestInfo(ctx, &genericrequest.RequestInfo{
 		IsResourceRequest: true,
-		APIGroup:          k.version.Group,
-		APIVersion:        k.version.Version,
+		APIGroup:          r.kind.Group,
+		APIVersion:        r.kind.Version,
 		Namespace:         namespace,
-		Resource:          k.resource,
+		Resource:          r.plural,
 		Subresource:       subresource,
 	})
 }

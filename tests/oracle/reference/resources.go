@@ -24,47 +24,47 @@ type strategy interface {
 	rest.RESTUpdateStrategy
 }
 
-// kind is one supported kind and the strategies that judge it.
-type kind struct {
-	version  schema.GroupVersionKind
-	resource string
-	decoder  runtime.Decoder
-	main     strategy
-	updates  map[string]rest.RESTUpdateStrategy // by subresource
+// resource is one supported kind and the strategies that judge it.
+type resource struct {
+	kind    schema.GroupVersionKind
+	plural  string
+	decoder runtime.Decoder
+	main    strategy
+	updates map[string]rest.RESTUpdateStrategy // by subresource
 	// relevant narrows a verdict to the part of the object that is asked about.
 	relevant func(verdict error, object, old runtime.Object) error
 }
 
-func supportedKinds(clock clock.PassiveClock) map[string]kind {
+func supportedResources(clock clock.PassiveClock) map[string]resource {
 	everything := func(verdict error, _, _ runtime.Object) error { return verdict }
 	lifecycle := lifecyclev1alpha1.SchemeGroupVersion
 	evictions := eviction.NewStrategy(clock)
 	requests := evictionrequest.NewStrategy()
-	return map[string]kind{
-		"Eviction": newKind(lifecycle.WithKind("Eviction"), "evictions",
+	return map[string]resource{
+		"Eviction": newResource(lifecycle.WithKind("Eviction"), "evictions",
 			evictions, eviction.NewStatusStrategy(evictions), everything),
-		"EvictionRequest": newKind(lifecycle.WithKind("EvictionRequest"), "evictionrequests",
+		"EvictionRequest": newResource(lifecycle.WithKind("EvictionRequest"), "evictionrequests",
 			requests, evictionrequest.NewStatusStrategy(requests), everything),
-		"Pod": newKind(corev1.SchemeGroupVersion.WithKind("Pod"), "pods",
+		"Pod": newResource(corev1.SchemeGroupVersion.WithKind("Pod"), "pods",
 			pod.Strategy, nil, aboutResponders),
 	}
 }
 
-func newKind(
-	version schema.GroupVersionKind,
-	resource string,
+func newResource(
+	kind schema.GroupVersionKind,
+	plural string,
 	main strategy,
 	status rest.RESTUpdateStrategy,
 	relevant func(error, runtime.Object, runtime.Object) error,
-) kind {
+) resource {
 	updates := map[string]rest.RESTUpdateStrategy{"": main}
 	if status != nil {
 		updates["status"] = status
 	}
-	return kind{
-		version:  version,
-		resource: resource,
-		decoder:  jsonDecoder(version.Group),
+	return resource{
+		kind:     kind,
+		plural:   plural,
+		decoder:  jsonDecoder(kind.Group),
 		main:     main,
 		updates:  updates,
 		relevant: relevant,
@@ -82,16 +82,16 @@ func jsonDecoder(group string) runtime.Decoder {
 	return codecs.DecoderToVersion(info.Serializer, schema.GroupVersion{Group: group, Version: runtime.APIVersionInternal})
 }
 
-func (k kind) decode(raw []byte) (runtime.Object, error) {
+func (r resource) decode(raw []byte) (runtime.Object, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, errors.New("missing")
 	}
-	object, found, err := k.decoder.Decode(raw, &k.version, nil)
+	object, found, err := r.decoder.Decode(raw, &r.kind, nil)
 	if err != nil {
 		return nil, err
 	}
-	if *found != k.version {
-		return nil, fmt.Errorf("is a %s, not a %s", found, k.version)
+	if *found != r.kind {
+		return nil, fmt.Errorf("is a %s, not a %s", found, r.kind)
 	}
 	return object, nil
 }
