@@ -278,7 +278,7 @@ def _keywords(limit: Constraint) -> Schema:
 # Where a field can change beside a missing one, the keyword would refuse what stands natively.
 _REQUIRED_APART: Final[Mapping[type[BaseModel], Sequence[str]]] = {
     EvictionRequestSpec: ("target", "requester", "intent"),
-    TargetResponder: ("priority", "state"),
+    TargetResponder: ("priority",),
 }
 
 
@@ -402,7 +402,8 @@ def _same_report(new: str, old: str) -> str:
 
 def _same_names(new: str, old: str) -> str:
     """Whether a list has as many entries as another one, and all its names."""
-    return f"(size({new}) == size({old}) && {old}.all(o, {new}.exists(n, n.name == o.name)))"
+    names = ", ".join(f"{items}.map(x, x.name)" for items in (new, old))
+    return f"(size({new}) == size({old}) && sets.contains({names}))"
 
 
 def _twin(of: str, condition: str) -> str:
@@ -426,6 +427,11 @@ _IS_READABLE: Final = " && ".join(
     for items in ("self.targetResponders", "self.responders")
 )
 _WAS_INITIALISED: Final = "(has(oldSelf.targetResponders) && size(oldSelf.targetResponders) > 0)"
+# Comes first in the rules below, because few writes move anybody and the rest would be slow.
+_IS_UNMOVED: Final = f"""
+    ({_WAS_INITIALISED} && has(self.targetResponders)
+      && self.targetResponders == oldSelf.targetResponders)
+"""
 # Without all priorities nobody knows the order of the stored list.
 _WAS_ORDERED: Final = f"({_WAS_INITIALISED} && oldSelf.targetResponders.all(o, has(o.priority)))"
 _WAS_ACTIVE: Final = (
@@ -436,7 +442,7 @@ _WAS_IDLE: Final = f"({_WAS_ORDERED} && !oldSelf.targetResponders.exists(a, {_is
 _FIXED_LISTS: Final = (
     _Rule(
         rule=f"""
-            !{_WAS_INITIALISED} || (has(self.targetResponders)
+            {_IS_UNMOVED} || !{_WAS_INITIALISED} || (has(self.targetResponders)
               && {_same_names("self.targetResponders", "oldSelf.targetResponders")})
         """,
         message="must keep the number and the names of its entries",
@@ -465,6 +471,7 @@ _FINAL_CONDITIONS: Final = _Rule(
 )
 
 # The state machine of `rules.states.expected_states`, as far as priorities alone tell the order.
+# What is here could not be repaired by a later write.
 _STATE_MACHINE: Final = (
     _Rule(
         rule=f"""
@@ -479,7 +486,7 @@ _STATE_MACHINE: Final = (
     ),
     _Rule(
         rule=f"""
-            !{_WAS_ACTIVE} || !({_IS_READABLE}) || oldSelf.targetResponders.all(o,
+            {_IS_UNMOVED} || !{_WAS_ACTIVE} || !({_IS_READABLE}) || oldSelf.targetResponders.all(o,
               {_is("o", _ACTIVE)} ? {_twin("o", _is("n", *TRANSITIONS[_ACTIVE]))}
               : oldSelf.targetResponders.exists(a, {_is("a", _ACTIVE)} && a.priority < o.priority)
               ? {_twin("o", _same("n", "o", "state"))}
@@ -491,7 +498,7 @@ _STATE_MACHINE: Final = (
     ),
     _Rule(
         rule=f"""
-            !{_WAS_ACTIVE} || !({_IS_READABLE}) || {_IS_FINAL} || {_IS_ACTIVE}
+            {_IS_UNMOVED} || !{_WAS_ACTIVE} || !({_IS_READABLE}) || {_IS_FINAL} || {_IS_ACTIVE}
               || !oldSelf.targetResponders.exists(a, {_is("a", _ACTIVE)}
                 && oldSelf.targetResponders.exists(o, o.priority < a.priority))
         """,
@@ -500,7 +507,7 @@ _STATE_MACHINE: Final = (
     ),
     _Rule(
         rule=f"""
-            !{_WAS_IDLE} || !({_IS_READABLE}) || (!{_IS_ACTIVE}
+            {_IS_UNMOVED} || !{_WAS_IDLE} || !({_IS_READABLE}) || (!{_IS_ACTIVE}
               && (!({_IS_FINAL} || oldSelf.targetResponders.all(o, {_is("o", *PROCESSED)}))
                 || oldSelf.targetResponders.all(o, {_twin("o", _same("n", "o", "state"))})))
         """,
@@ -508,13 +515,15 @@ _STATE_MACHINE: Final = (
         field="targetResponders",
     ),
     _Rule(
-        rule=f"!{_IS_FINAL} || !({_IS_READABLE}) || !{_IS_ACTIVE}",
+        rule=f"""
+            !{_IS_FINAL} || !has(self.targetResponders) || !{_IS_ACTIVE} || !({_IS_READABLE})
+        """,
         message=f"may not have an 'Active' entry when {' or '.join(FINAL_CONDITIONS)} is True",
         field="targetResponders",
     ),
     _Rule(
         rule=f"""
-            !({_IS_READABLE}) || self.targetResponders.all(t,
+            {_IS_UNMOVED} || !({_IS_READABLE}) || self.targetResponders.all(t,
               !{_is("t", ResponderState.COMPLETED)} || self.responders.exists(r,
                 r.name == t.name && has(r.completionTime)))
         """,
@@ -526,7 +535,8 @@ _STATE_MACHINE: Final = (
 _REPORTS: Final = (
     _Rule(
         rule=f"""
-            !({_IS_READABLE}) || self.targetResponders.all(t, !{_is("t", _ACTIVE)}
+            {_IS_UNMOVED} || !({_IS_READABLE}) || self.targetResponders.all(t,
+              !{_is("t", _ACTIVE)}
               || self.responders.exists(r, r.name == t.name && has(r.startTime)))
         """,
         message="an 'Active' responder must have a startTime",
@@ -534,9 +544,10 @@ _REPORTS: Final = (
     ),
     _Rule(
         rule=f"""
-            !has(oldSelf.responders) || !({_IS_READABLE}) || oldSelf.responders.all(o,
-              self.responders.exists(n, n.name == o.name && (({_same_report("n", "o")})
-                || self.targetResponders.exists(t, t.name == n.name && {_is("t", _ACTIVE)}))))
+            !has(oldSelf.responders) || !has(self.responders) || oldSelf.responders.all(o,
+              o in self.responders || !has(self.targetResponders)
+              || self.targetResponders.exists(t, t.name == o.name && {_is("t", _ACTIVE)})
+              || self.responders.exists(n, n.name == o.name && {_same_report("n", "o")}))
         """,
         message="an entry may change only while its responder is 'Active'",
         field="responders",

@@ -35,6 +35,8 @@ class Field:
     others: tuple[Constraint, ...]
     key: str | None
     """The attribute by which list items are matched, None where the field is no keyed list."""
+    model: type[BaseModel] | None
+    """The model that the field holds, directly, optionally, or as list items."""
 
     @classmethod
     def of(cls, attribute: str, info: FieldInfo) -> "Field":
@@ -46,6 +48,7 @@ class Field:
             decisive=tuple(limit for limit in limits if limit.decisive),
             others=tuple(limit for limit in limits if not limit.decisive),
             key=next((limit.key for limit in limits if isinstance(limit, Unique)), None),
+            model=model_in(info.annotation),
         )
 
     def walk(self, path: Path, value: Any, old: Any, *, updating: bool) -> Iterator[Declared]:
@@ -89,13 +92,8 @@ def _walkable(model: type[BaseModel]) -> tuple[Field, ...]:
     return tuple(
         field
         for field in fields_of(model)
-        if field.decisive or field.others or _has_limits(model, field.attribute)
+        if field.decisive or field.others or (field.model and _walkable(field.model))
     )
-
-
-def _has_limits(model: type[BaseModel], attribute: str) -> bool:
-    inner = model_in(model.model_fields[attribute].annotation)
-    return inner is not None and bool(_walkable(inner))
 
 
 def model_in(annotation: Any) -> type[BaseModel] | None:

@@ -13,7 +13,7 @@ import jiter
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from rules.api import GROUP, VERSION, Eviction, EvictionRequest, EvictionResponder, Pod
-from rules.declared import model_in
+from rules.declared import fields_of, model_in
 from rules.field import Path
 from rules.request import Judged
 
@@ -111,15 +111,70 @@ SHAPES: Final[Mapping[tuple[str, str, str], Shape]] = MappingProxyType(
 of ``policy/v1``; a kind that is not here is none of ours."""
 
 
-def decode_object(shape: Shape, document: Mapping[str, Any]) -> Judged:
+def decode_object(
+    shape: Shape, document: Mapping[str, Any], *, like: "Decoded | None" = None
+) -> Judged:
     """The shape that stands in ``document``, as :func:`load` returned it.
 
+    ``like`` is its twin, decoded before: parts that are equal in both are not decoded again.
     Raises DecodeError with the path of the first field that has a wrong type.
     """
+    part = _part(shape, document)
+    if like is not None:
+        return _decode_like(part, _part(shape, like.document), like.shape, shape.root)
+    return decode_model(shape.model, part, shape.root)
+
+
+class Decoded(NamedTuple):
+    """A document together with the shape that was decoded from it."""
+
+    document: Mapping[str, Any]
+    shape: Judged
+
+
+def _part(shape: Shape, document: Mapping[str, Any]) -> Any:
     part: Any = document
     for name in shape.root.split(".") if shape.root else ():
         part = part.get(name, {}) if isinstance(part, dict) else part
-    return decode_model(shape.model, part, shape.root)
+    return part
+
+
+def _decode_like(document: Any, twin: Any, decoded: ModelT, path: Path) -> ModelT:
+    """``document`` as a model, where ``decoded`` was decoded from ``twin``.
+
+    In an update most of both objects is equal, and comparing documents is much cheaper than
+    decoding them.
+    """
+    if document == twin:
+        return decoded
+    if type(document) is not dict or document.keys() != twin.keys():
+        return decode_model(type(decoded), document, path)
+    changes: dict[str, Any] = {}
+    for field in fields_of(type(decoded)):
+        if document.get(field.name) == twin.get(field.name):
+            continue
+        value, item = getattr(decoded, field.attribute), document[field.name]
+        inner = path.child(field.name)
+        if isinstance(value, BaseModel):
+            changes[field.attribute] = _decode_like(item, twin[field.name], value, inner)
+        elif field.model is not None and type(item) is list:
+            known = zip(twin[field.name], value, strict=True)
+            changes[field.attribute] = _decode_items(item, list(known), field.model, inner)
+        else:
+            return decode_model(type(decoded), document, path)
+    return decoded.model_copy(update=changes)
+
+
+def _decode_items(
+    items: list[Any], known: list[tuple[Any, Any]], model: type[BaseModel], path: Path
+) -> tuple[Any, ...]:
+    """``items`` as models; ``known`` are the twin's items, each with its model."""
+    return tuple(
+        known[position][1]
+        if position < len(known) and item == known[position][0]
+        else decode_model(model, item, path.at(position))
+        for position, item in enumerate(items)
+    )
 
 
 def decode_model(model: type[ModelT], document: Any, root: Path = Path()) -> ModelT:

@@ -70,6 +70,15 @@ _RULES: Final[dict[type[Judged], tuple[Rule[Any], ...]]] = {
     EvictionRequest: catalog.EVICTION_REQUEST,
     Pod: catalog.POD,
 }
+_SLOTS: Final = ("create", "update", "update_status")
+_CHECKS: Final[dict[tuple[type[Judged], str], tuple[tuple[Rule[Any], Check[Any]], ...]]] = {
+    (kind, slot): tuple(
+        (rule, check) for rule in rules if (check := getattr(rule, slot)) is not None
+    )
+    for kind, rules in _RULES.items()
+    for slot in _SLOTS
+}
+"""What is to be run, by kind and slot."""
 
 
 def evaluate(request: Request, policy: Policy = Policy()) -> Verdict:
@@ -85,28 +94,24 @@ def evaluate(request: Request, policy: Policy = Policy()) -> Verdict:
     for limit in _walk_limits(new, old, request):
         _add(found, catalog.RULES[limit.rule], limit.error, policy)
     context = _context(new, old, request, policy)
-    for rule in _RULES[type(new)]:
-        check: Check[Any] | None = getattr(rule, slot)
-        if check is not None:
-            for error in check(new, old=old, context=context):
-                _add(found, rule, error, policy)
+    for rule, check in _CHECKS[type(new), slot]:
+        for error in check(new, old=old, context=context):
+            _add(found, rule, error, policy)
     return Verdict(tuple(found)) if found else ADMITTED
 
 
 def _slot(request: Request) -> str | None:
-    match request.operation, request.subresource:
-        case Operation.CREATE, "":
-            return "create"
-        case Operation.UPDATE, "":
-            return "update"
-        case Operation.UPDATE, subresource if subresource == STATUS:
-            return "update_status"
-    return None
+    if request.subresource == STATUS:
+        return "update_status" if request.operation == Operation.UPDATE else None
+    return _MAIN_SLOTS.get(request.operation) if not request.subresource else None
+
+
+_MAIN_SLOTS: Final = {Operation.CREATE: "create", Operation.UPDATE: "update"}
 
 
 def _context(new: Judged, old: Judged | None, request: Request, policy: Policy) -> Context:
     if isinstance(new, Eviction) and isinstance(old, Eviction):
-        return Context(now=request.now, status=(new.status, old.status))
+        return Context.of_status(new.status, old.status, request.now)
     return Context(now=request.now, root=request.root, response_budget=policy.response_budget)
 
 

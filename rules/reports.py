@@ -4,7 +4,7 @@ What the rules about reports have in common. An entry that may not change at all
 :mod:`rules.eviction.active_reports`, and its times are not judged on top.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rules.api import MAX_TARGET_RESPONDERS, EvictionStatus, ResponderState, ResponderStatus
 from rules.field import Path
@@ -13,11 +13,10 @@ _FIELD = Path("status.responders")
 _UNSET = ResponderStatus()
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """One entry of ``status.responders`` in a write."""
 
-    path: Path
+    position: int
     new: ResponderStatus
     stored: ResponderStatus
     """The stored entry; one with nothing set where there was none."""
@@ -25,6 +24,11 @@ class Report:
     """Whether the responder is Active in this write."""
     locked: bool
     """Whether the entry changes although its responder is not Active."""
+
+    @property
+    def path(self) -> Path:
+        """Where the entry stands."""
+        return _FIELD.at(self.position)
 
 
 def are_matched(status: EvictionStatus) -> bool:
@@ -59,4 +63,4 @@ def _read(
 ) -> Report:
     active = state == ResponderState.ACTIVE
     locked = not active and stored is not None and report != stored
-    return Report(_FIELD.at(position), report, stored or _UNSET, active, locked)
+    return Report(position, report, stored or _UNSET, active, locked)

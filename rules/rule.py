@@ -4,13 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from functools import cached_property
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from rules import states
 from rules.api import EvictionStatus
 from rules.field import FieldError, Path
 from rules.reports import Report, read_reports
+from rules.states import Progress, progress
 
 DEFAULT_RESPONSE_BUDGET: Final = 5
 """Silent responders that a pod may make a drain wait for, 20 minutes each; our own choice: a node
@@ -35,32 +34,32 @@ class Outcome(StrEnum):
     """This caller may not do it, or claims what is not true: HTTP 403."""
 
 
-@dataclass(frozen=True)
-class Context:
-    """What a check may know besides the two objects. Not slotted: it caches what rules share."""
+class Context(NamedTuple):
+    """What a check may know besides the two objects: how to read the write, and the policy."""
 
     now: datetime
     root: Path = Path()
     """Where the judged shape stands inside its document, see :class:`rules.request.Request`."""
     response_budget: int = DEFAULT_RESPONSE_BUDGET
     """How many silent responders a pod may make a drain wait for."""
-    status: tuple[EvictionStatus, EvictionStatus] = (EvictionStatus(), EvictionStatus())
-    """The new and the stored status of an Eviction, on its status writes."""
+    progress: Progress | None = None
+    """A status write of an Eviction as a step of the state machine; None where it can't be read."""
+    reports: tuple[Report, ...] = ()
+    """The reports in a status write of an Eviction."""
+    changeable_reports: tuple[Report, ...] = ()
+    """Those whose content is to be judged: the ones that may change at all."""
 
-    @cached_property
-    def progress(self) -> states.Progress | None:
-        """The status write as a step of the state machine, read once for all rules."""
-        return states.progress(*self.status)
-
-    @cached_property
-    def reports(self) -> tuple[Report, ...]:
-        """The reports of the status write, read once for all rules."""
-        return read_reports(*self.status)
-
-    @cached_property
-    def changeable_reports(self) -> tuple[Report, ...]:
-        """The reports whose content is to be judged: those that may change at all."""
-        return tuple(report for report in self.reports if not report.locked)
+    @classmethod
+    def of_status(cls, new: EvictionStatus, old: EvictionStatus, now: datetime) -> "Context":
+        """Read a status write of an Eviction once for all rules."""
+        reports = read_reports(new, old)
+        changeable = tuple(report for report in reports if not report.locked)
+        return cls(
+            now,
+            progress=progress(new, old),
+            reports=reports,
+            changeable_reports=changeable,
+        )
 
 
 ModelT_contra = TypeVar("ModelT_contra", contravariant=True)

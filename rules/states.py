@@ -7,9 +7,9 @@ more. Source: ``EvictionStatus`` in v1alpha1/types.go and pkg/apis/lifecycle/val
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from rules.api import (
     MAX_TARGET_RESPONDERS,
@@ -31,6 +31,9 @@ MAX_EXPECTED_COMPLETION: Final = timedelta(days=10 * 365)
 """How far ahead a responder may expect to complete."""
 HEARTBEAT_SPACING: Final = timedelta(seconds=20)
 """Responders should not report more often (types.go, ``heartbeatTime``)."""
+
+_REMEMBERED: Final = 4096
+"""Ranks kept after they were worked out; about 1 MB when full."""
 
 FINAL_CONDITIONS: Final = (ConditionType.TARGET_EVICTED, ConditionType.FAILED)
 """Either of them, when True, ends an eviction."""
@@ -56,12 +59,13 @@ def processing_order(responders: Iterable[TargetResponder]) -> list[TargetRespon
     Priority descending (unset last); ties by domain labels from the top one down, a parent domain
     before its children; the key last.
     """
-    return sorted(responders, key=_order_key)
+    return sorted(responders, key=lambda responder: _rank(responder.name, responder.priority))
 
 
-def _order_key(responder: TargetResponder) -> tuple[bool, int, list[str], str]:
-    domain, _, key = responder.name.partition("/")
-    priority = responder.priority
+# A cluster has few responders, and each is ranked in every write.
+@lru_cache(maxsize=_REMEMBERED)
+def _rank(name: str, priority: int | None) -> tuple[bool, int, list[str], str]:
+    domain, _, key = name.partition("/")
     return priority is None, -(priority or 0), domain.split(".")[::-1], key
 
 
@@ -94,8 +98,7 @@ def is_final(new: Sequence[Condition], old: Sequence[Condition]) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
+class Expectation(NamedTuple):
     """The states that one responder may have after a write, and why."""
 
     states: frozenset[str]
@@ -151,11 +154,10 @@ def _all_processed(old: Sequence[TargetResponder], *, final: bool) -> bool:
     return bool(old) and (final or old[-1].state in PROCESSED)
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One target responder on its way, with all that judges it."""
 
-    index: int
+    place: int
     """Its place in ``status.targetResponders``."""
     responder: TargetResponder
     report: ResponderStatus | None
@@ -168,8 +170,7 @@ class Step:
         return self.responder.state in self.expectation.states
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(NamedTuple):
     """A status write read as a step of the state machine."""
 
     steps: tuple[Step, ...]
@@ -191,7 +192,8 @@ def progress(new: EvictionStatus, old: EvictionStatus) -> Progress | None:
         return None
     final = is_final(new.conditions, old.conditions)
     before = processing_order(old.target_responders)
-    after = processing_order(targets)
+    unchanged = targets is old.target_responders
+    after = before if unchanged else processing_order(targets)
     active = next((i for i, r in enumerate(before) if r.state == ResponderState.ACTIVE), None)
     handing_over = active is not None and after[active].state != ResponderState.ACTIVE
     indexes = {responder.name: index for index, responder in enumerate(targets)}

@@ -26,7 +26,7 @@ def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldE
             and step.report.completion_time is None
         ):
             yield invalid(
-                _FIELD.at(step.index).child("state"),
+                _FIELD.at(step.place).child("state"),
                 step.responder.state,
                 f"must have a completionTime in the entry '{step.responder.name}' of "
                 "status.responders first",

@@ -24,7 +24,7 @@ def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldE
         priority = step.responder.priority
         if step.report is None or priority is None or priority < 0:
             continue
-        field = _FIELD.at(step.index).child("priority")
+        field = _FIELD.at(step.place).child("priority")
         if step.responder.name == EVICTOR:
             if priority != EVICTOR_PRIORITY:
                 yield invalid(field, priority, f"must be {EVICTOR_PRIORITY} for '{EVICTOR}'")

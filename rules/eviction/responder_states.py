@@ -27,7 +27,7 @@ def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldE
         if step.report is not None and not step.on_course:
             allowed = " or ".join(f"'{state}'" for state in sorted(step.expectation.states))
             detail = f"must be {allowed}, because {step.expectation.reason}"
-            yield invalid(_FIELD.at(step.index).child("state"), step.responder.state, detail)
+            yield invalid(_FIELD.at(step.place).child("state"), step.responder.state, detail)
 
 
 RULE: Rule[Eviction] = Rule(name="responder-states", doc=__doc__, update_status=_check)

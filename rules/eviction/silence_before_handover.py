@@ -33,7 +33,7 @@ def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldE
         heard = states.heard_from(report)
         if heard is not None and context.now < states.silent_until(heard):
             yield forbidden(
-                _FIELD.at(step.index).child("state"),
+                _FIELD.at(step.place).child("state"),
                 f"may not leave 'Active' before {format_time(states.silent_until(heard))} unless "
                 "its entry in status.responders reports a completionTime",
             )

@@ -22,7 +22,7 @@ def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldE
         if step.report is None:
             name = step.responder.name
             yield invalid(
-                _FIELD.at(step.index), name, f"must have an entry '{name}' in status.responders"
+                _FIELD.at(step.place), name, f"must have an entry '{name}' in status.responders"
             )
 
 
