@@ -557,11 +557,12 @@ _REPORTS: Final = (
 
 def _after_start(name: str) -> _Rule:
     """A time that changes must not be before the start."""
-    new, old = _values(name, time=True, old="oldSelf.value()")
     return _Rule(
+        # API servers hand out the fields of an optional as the texts that they are in JSON.
         rule=f"""
-            !has(self.{name}) || (has(self.startTime) && {new} >= int(self.startTime))
-              || (oldSelf.hasValue() && has(oldSelf.value().{name}) && {new} == {old})
+            !has(self.{name}) || (has(self.startTime) && int(self.{name}) >= int(self.startTime))
+              || (oldSelf.hasValue() && has(oldSelf.value().{name})
+                && int(self.{name}) == int(timestamp(oldSelf.value().{name})))
         """,
         message="may not be set without startTime or before it",
         field=name,

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 import jiter
+import orjson
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from rules.api import GROUP, VERSION, Eviction, EvictionRequest, EvictionResponder, Pod
@@ -39,6 +40,9 @@ def load(data: bytes) -> Any:
 
     Raises DecodeError for anything that an API server would not accept or could misread.
     """
+    value = _load_canonical(data)
+    if value is not None:
+        return value
     try:
         value = jiter.from_json(
             data, allow_inf_nan=False, catch_duplicate_keys=True, cache_mode="keys"
@@ -47,6 +51,22 @@ def load(data: bytes) -> Any:
         raise DecodeError(f"must be valid JSON: {error}") from None
     _sweep(value, 0)
     return value
+
+
+def _load_canonical(data: bytes) -> Any:
+    """The value of a text that needs no closer look; None for any other.
+
+    What API servers send is compact, and reads and writes back to the same bytes: such a text has
+    no repeated keys and no number that was rounded. With few brackets it can't be deep, and without
+    the word it has no null. That takes half the time of looking closely.
+    """
+    if b"null" in data or data.count(b"{") + data.count(b"[") > MAX_DEPTH:
+        return None
+    try:
+        value = orjson.loads(data)
+        return value if orjson.dumps(value) == data.rstrip(b"\n") else None
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        return None  # the closer look words the error
 
 
 def _sweep(value: Any, depth: int) -> None:

@@ -34,8 +34,8 @@ class Report(NamedTuple):
 def are_matched(status: EvictionStatus) -> bool:
     """Whether both halves have the same length, and every target responder a report."""
     names = {report.name for report in status.responders}
-    return len(status.responders) == len(status.target_responders) and all(
-        responder.name in names for responder in status.target_responders
+    return len(status.responders) == len(status.target_responders) and names.issuperset(
+        [responder.name for responder in status.target_responders]
     )
 
 

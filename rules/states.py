@@ -8,7 +8,6 @@ more. Source: ``EvictionStatus`` in v1alpha1/types.go and pkg/apis/lifecycle/val
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from rules.api import (
@@ -31,9 +30,6 @@ MAX_EXPECTED_COMPLETION: Final = timedelta(days=10 * 365)
 """How far ahead a responder may expect to complete."""
 HEARTBEAT_SPACING: Final = timedelta(seconds=20)
 """Responders should not report more often (types.go, ``heartbeatTime``)."""
-
-_REMEMBERED: Final = 4096
-"""Ranks kept after they were worked out; about 1 MB when full."""
 
 FINAL_CONDITIONS: Final = (ConditionType.TARGET_EVICTED, ConditionType.FAILED)
 """Either of them, when True, ends an eviction."""
@@ -59,19 +55,21 @@ def processing_order(responders: Iterable[TargetResponder]) -> list[TargetRespon
     Priority descending (unset last); ties by domain labels from the top one down, a parent domain
     before its children; the key last.
     """
-    return sorted(responders, key=lambda responder: _rank(responder.name, responder.priority))
+    return sorted(responders, key=_rank)
 
 
-# A cluster has few responders, and each is ranked in every write.
-@lru_cache(maxsize=_REMEMBERED)
-def _rank(name: str, priority: int | None) -> tuple[bool, int, list[str], str]:
-    domain, _, key = name.partition("/")
+def _rank(responder: TargetResponder) -> tuple[bool, int, list[str], str]:
+    domain, _, key = responder.name.partition("/")
+    priority = responder.priority
     return priority is None, -(priority or 0), domain.split(".")[::-1], key
 
 
 def condition_of(conditions: Iterable[Condition], type_: str) -> Condition | None:
     """The first condition of that type, which is the one everybody reads."""
-    return next((condition for condition in conditions if condition.type == type_), None)
+    for condition in conditions:
+        if condition.type == type_:
+            return condition
+    return None
 
 
 def is_true(conditions: Iterable[Condition], type_: str) -> bool:
@@ -84,7 +82,7 @@ def reverted_conditions(new: Sequence[Condition], old: Sequence[Condition]) -> l
     """Stored final conditions that ``new`` drops, sets to False, or gives another reason."""
     reverted = []
     for stored in old:
-        if stored.type in FINAL_CONDITIONS and stored.status == ConditionStatus.TRUE:
+        if stored.status == ConditionStatus.TRUE and stored.type in FINAL_CONDITIONS:
             now = condition_of(new, stored.type)
             if now is None or now.status == ConditionStatus.FALSE or now.reason != stored.reason:
                 reverted.append(stored)
@@ -93,8 +91,10 @@ def reverted_conditions(new: Sequence[Condition], old: Sequence[Condition]) -> l
 
 def is_final(new: Sequence[Condition], old: Sequence[Condition]) -> bool:
     """Whether the eviction has ended; a forbidden revert does not open it again."""
-    return any(is_true(new, type_) for type_ in FINAL_CONDITIONS) or bool(
-        reverted_conditions(new, old)
+    return (
+        is_true(new, ConditionType.TARGET_EVICTED)
+        or is_true(new, ConditionType.FAILED)
+        or bool(reverted_conditions(new, old))
     )
 
 
@@ -105,31 +105,6 @@ class Expectation(NamedTuple):
     reason: str
 
 
-def expected_states(
-    position: int,
-    old: Sequence[TargetResponder],
-    *,
-    active: int | None,
-    handing_over: bool,
-    final: bool,
-) -> Expectation:
-    """What the responder at ``position`` in the processing order may be after a write.
-
-    ``old`` is the stored list in processing order, ``active`` the position of its Active entry,
-    ``handing_over`` whether that entry leaves Active in this write, ``final`` whether the eviction
-    has ended. Total over every combination.
-    """
-    next_in_line = _next_in_line(old, active if handing_over else None)
-    if position == next_in_line:
-        return _ENDED_BEFORE_TURN if final else _TURN
-    if position == active:
-        if handing_over:
-            return _LEAVING
-        return _ENDED if final else _STAYING
-    processed = position < active if active is not None else _all_processed(old, final=final)
-    return _kept(old[position].state) if processed else _WAITING
-
-
 _TURN: Final = Expectation(ACTIVE, "this responder is next in line")
 _STAYING: Final = Expectation(ACTIVE, "this responder is being waited for")
 _LEAVING: Final = Expectation(PROCESSED, "this responder must reach a final state")
@@ -138,20 +113,35 @@ _ENDED_BEFORE_TURN: Final = Expectation(INACTIVE, "the eviction has ended")
 _WAITING: Final = Expectation(INACTIVE, "the responders before it have not been processed")
 
 
-def _kept(state: str) -> Expectation:
-    return Expectation(frozenset({state}), "a processed responder keeps its state")
+def _kept(responder: TargetResponder) -> Expectation:
+    return Expectation(frozenset({responder.state}), "a processed responder keeps its state")
 
 
-def _next_in_line(old: Sequence[TargetResponder], leaving: int | None) -> int | None:
-    """The position that becomes Active in this write, unless the write is final."""
+def expected_states(
+    count: int,
+    old: Sequence[TargetResponder],
+    *,
+    active: int | None,
+    handing_over: bool,
+    final: bool,
+) -> list[Expectation]:
+    """What ``count`` responders, in processing order, may be after a write.
+
+    ``old`` is the stored list in processing order (empty, or of the same length), ``active`` the
+    position of its Active entry, ``handing_over`` whether that entry leaves Active in this write,
+    ``final`` whether the eviction has ended. Total over every combination.
+    """
+    waiting = [_WAITING] * count
+    next_in_line = _ENDED_BEFORE_TURN if final else _TURN
     if not old:
-        return 0
-    return leaving + 1 if leaving is not None else None
-
-
-def _all_processed(old: Sequence[TargetResponder], *, final: bool) -> bool:
-    """Whether a stored list without an Active entry will never have one again."""
-    return bool(old) and (final or old[-1].state in PROCESSED)
+        return [next_in_line, *waiting[1:]]
+    if active is None:
+        ended = final or old[-1].state in PROCESSED
+        return [_kept(responder) for responder in old] if ended else waiting
+    processed = [_kept(responder) for responder in old[:active]]
+    if not handing_over:
+        return [*processed, _ENDED if final else _STAYING, *waiting[active + 1 :]]
+    return [*processed, _LEAVING, next_in_line, *waiting[active + 2 :]]
 
 
 class Step(NamedTuple):
@@ -173,7 +163,7 @@ class Step(NamedTuple):
 class Progress(NamedTuple):
     """A status write read as a step of the state machine."""
 
-    steps: tuple[Step, ...]
+    steps: Sequence[Step]
     """In processing order."""
     final: bool
 
@@ -184,38 +174,42 @@ def progress(new: EvictionStatus, old: EvictionStatus) -> Progress | None:
     That is: names added, removed or repeated, or more entries than the limit. Other rules
     refuse those, and judging states on top would only confuse.
     """
-    targets = new.target_responders
-    names = {responder.name for responder in targets}
-    if len(names) != len(targets) or len(targets) > MAX_TARGET_RESPONDERS:
+    targets, stored = new.target_responders, old.target_responders
+    places = {responder.name: place for place, responder in enumerate(targets)}
+    if len(places) != len(targets) or not 0 < len(targets) <= MAX_TARGET_RESPONDERS:
         return None
-    if old.target_responders and not same_names(targets, old.target_responders):
+    if stored and not same_names(targets, stored):
         return None
     final = is_final(new.conditions, old.conditions)
-    before = processing_order(old.target_responders)
-    unchanged = targets is old.target_responders
-    after = before if unchanged else processing_order(targets)
-    active = next((i for i, r in enumerate(before) if r.state == ResponderState.ACTIVE), None)
+    before = processing_order(stored)
+    after = before if targets is stored else processing_order(targets)
+    active = _active(before)
     handing_over = active is not None and after[active].state != ResponderState.ACTIVE
-    indexes = {responder.name: index for index, responder in enumerate(targets)}
-    reports = {report.name: report for report in new.responders}
-    steps = tuple(
-        Step(
-            indexes[responder.name],
-            responder,
-            reports.get(responder.name),
-            expected_states(
-                position, before, active=active, handing_over=handing_over, final=final
-            ),
-        )
-        for position, responder in enumerate(after)
+    expected = expected_states(
+        len(after), before, active=active, handing_over=handing_over, final=final
     )
+    reports = {report.name: report for report in new.responders}
+    steps = [
+        Step(places[responder.name], responder, reports.get(responder.name), expectation)
+        # The last one has nobody to hand over to, which leaves one expectation over.
+        for responder, expectation in zip(after, expected, strict=False)
+    ]
     return Progress(steps, final)
+
+
+def _active(ordered: Sequence[TargetResponder]) -> int | None:
+    for position, responder in enumerate(ordered):
+        if responder.state == ResponderState.ACTIVE:
+            return position
+    return None
 
 
 def same_names(new: Sequence[TargetResponder], old: Sequence[TargetResponder]) -> bool:
     """Whether both lists have the same length and ``new`` has every name of ``old``."""
+    if new is old:
+        return True
     names = {responder.name for responder in new}
-    return len(new) == len(old) and all(responder.name in names for responder in old)
+    return len(new) == len(old) and names.issuperset([responder.name for responder in old])
 
 
 def heard_from(report: ResponderStatus) -> datetime | None:

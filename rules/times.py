@@ -15,6 +15,8 @@ _match = re.compile(
 ).fullmatch
 _REMEMBERED: Final = 4096
 """Instants kept after parsing; under 1 MB when full."""
+_REMEMBERED_LENGTH: Final = 40
+"""Longer texts are not kept: their fractions could fill any memory."""
 _MAX_ZONE_HOURS: Final = 24
 _MAX_ZONE_MINUTES: Final = 60
 
@@ -36,11 +38,10 @@ def parse_time(value: Any) -> datetime:
     """
     if isinstance(value, datetime):
         return value.astimezone(UTC).replace(microsecond=0)
-    return _parse(value if isinstance(value, str) else "")
+    text = value if isinstance(value, str) else ""
+    return _parse_again(text) if len(text) <= _REMEMBERED_LENGTH else _parse(text)
 
 
-# A status carries the same instants write after write, in the new and in the stored object.
-@lru_cache(maxsize=_REMEMBERED)
 def _parse(text: str) -> datetime:
     found = _match(text)
     if found is None:
@@ -54,6 +55,10 @@ def _parse(text: str) -> datetime:
         return instant - offset if offset else instant
     except OverflowError:
         return _EARLIEST if year == 1 else _LATEST
+
+
+# A status carries the same instants write after write, in the new and in the stored object.
+_parse_again = lru_cache(maxsize=_REMEMBERED)(_parse)
 
 
 def _zone_offset(sign: str, hours: str, minutes: str) -> timedelta:

@@ -19,15 +19,18 @@ from rules.rule import Context, Rule
 def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldError]:
     for report in context.changeable_reports:
         value, stored = report.new.completion_time, report.stored.completion_time
-        start, field = report.new.start_time, report.path.child("completionTime")
         if value is None or stored not in (None, value):
             continue  # set-once-fields judges every change of it
+        start = report.new.start_time
         if start is None:
-            yield invalid(field, value, "may not be set before startTime is set")
+            problem = "may not be set before startTime is set"
         elif value < start:
-            yield invalid(field, value, "may not be before startTime")
+            problem = "may not be before startTime"
         elif stored is None and not states.is_present(value, context.now):
-            yield invalid(field, value, states.present_detail(context.now))
+            problem = states.present_detail(context.now)
+        else:
+            continue
+        yield invalid(report.path.child("completionTime"), value, problem)
 
 
 RULE: Rule[Eviction] = Rule(name="completion-times", doc=__doc__, update_status=_check)

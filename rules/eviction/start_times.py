@@ -21,12 +21,11 @@ def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldE
         value, stored = report.new.start_time, report.stored.start_time
         if stored is not None:
             continue  # set-once-fields judges every change of it
-        field = report.path.child("startTime")
-        if value is None:
-            if report.active:
-                yield required(field, "must be set for an active responder")
-        elif not states.is_present(value, context.now):
-            yield invalid(field, value, states.present_detail(context.now))
+        if value is None and report.active:
+            yield required(report.path.child("startTime"), "must be set for an active responder")
+        if value is not None and not states.is_present(value, context.now):
+            problem = states.present_detail(context.now)
+            yield invalid(report.path.child("startTime"), value, problem)
 
 
 RULE: Rule[Eviction] = Rule(name="start-times", doc=__doc__, update_status=_check)
