@@ -33,6 +33,11 @@ RESERVED_DOMAINS: Final = ("k8s.io", "kubernetes.io")
 RESERVED_PRIORITY_END: Final = 1000
 """First priority that is not Kubernetes' own; the band is 0 to 999 (types.go, ``priority``)."""
 
+RESERVED_PRIORITY_DETAIL: Final = (
+    f"must be at least {RESERVED_PRIORITY_END}; priorities 0-{RESERVED_PRIORITY_END - 1} are "
+    "reserved for responders with *.k8s.io suffix"
+)
+
 
 class Constraint(ABC):
     """One limit of one field.
@@ -213,7 +218,7 @@ class Unique(Constraint):
     """The item's attribute that is the key, in snake_case."""
 
     def check(self, path: Path, value: Any, old: Any, *, updating: bool) -> Iterator[FieldError]:
-        for position in repeated(getattr(item, self.key) for item in value):
+        for position in repeated([getattr(item, self.key) for item in value]):
             yield duplicate(path.at(position), getattr(value[position], self.key))
 
 
@@ -336,19 +341,13 @@ class UnreservedPriority(Constraint):
 
     def check(self, path: Path, value: Any, old: Any, *, updating: bool) -> Iterator[FieldError]:
         if 0 <= value < RESERVED_PRIORITY_END:
-            yield invalid(path, value, reserved_priority_detail())
+            yield invalid(path, value, RESERVED_PRIORITY_DETAIL)
 
 
-def reserved_priority_detail() -> str:
-    """What to say of a priority inside Kubernetes' own band."""
-    return (
-        f"must be at least {RESERVED_PRIORITY_END}; priorities 0-{RESERVED_PRIORITY_END - 1} are "
-        "reserved for responders with *.k8s.io suffix"
-    )
-
-
-def repeated(keys: Iterator[str]) -> Sequence[int]:
+def repeated(keys: Sequence[str]) -> Sequence[int]:
     """Positions of the ``keys`` that occurred before, ascending."""
+    if len(set(keys)) == len(keys):
+        return ()
     seen: set[str] = set()
     positions = []
     for position, key in enumerate(keys):

@@ -558,11 +558,11 @@ _REPORTS: Final = (
 def _after_start(name: str) -> _Rule:
     """A time that changes must not be before the start."""
     return _Rule(
-        # API servers hand out the fields of an optional as the texts that they are in JSON.
+        # Behind an optional API servers forget the formats: a time is a text there.
         rule=f"""
             !has(self.{name}) || (has(self.startTime) && int(self.{name}) >= int(self.startTime))
               || (oldSelf.hasValue() && has(oldSelf.value().{name})
-                && int(self.{name}) == int(timestamp(oldSelf.value().{name})))
+                && int(self.{name}) == int(timestamp(dyn(oldSelf.value().{name}))))
         """,
         message="may not be set without startTime or before it",
         field=name,

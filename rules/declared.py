@@ -8,7 +8,7 @@ stands. Source: apimachinery ``pkg/api/validate/each.go`` and the generated walk
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -112,8 +112,13 @@ def walk(
     ``path`` is where ``new`` stands; ``old`` is None on CREATE (``updating`` False) and for a list
     item that was not there before.
     """
+    values, twins = vars(new), vars(old) if old is not None else _NOTHING
     for field in _walkable(type(new)):
-        value = getattr(new, field.attribute)
-        twin = getattr(old, field.attribute) if old is not None else None
+        value, twin = values[field.attribute], twins.get(field.attribute)
+        if value is twin and old is not None:
+            continue
         if old is None or value != twin:
             yield from field.walk(path.child(field.name), value, twin, updating=updating)
+
+
+_NOTHING: Final[dict[str, Any]] = {}

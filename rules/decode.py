@@ -165,24 +165,23 @@ def _decode_like(document: Any, twin: Any, decoded: ModelT, path: Path) -> Model
     In an update most of both objects is equal, and comparing documents is much cheaper than
     decoding them.
     """
-    if document == twin:
-        return decoded
     if type(document) is not dict or document.keys() != twin.keys():
         return decode_model(type(decoded), document, path)
     changes: dict[str, Any] = {}
     for field in fields_of(type(decoded)):
-        if document.get(field.name) == twin.get(field.name):
+        item, known = document.get(field.name), twin.get(field.name)
+        if item == known:
             continue
-        value, item = getattr(decoded, field.attribute), document[field.name]
-        inner = path.child(field.name)
+        value = getattr(decoded, field.attribute)
         if isinstance(value, BaseModel):
-            changes[field.attribute] = _decode_like(item, twin[field.name], value, inner)
+            changes[field.attribute] = _decode_like(item, known, value, path.child(field.name))
         elif field.model is not None and type(item) is list:
-            known = zip(twin[field.name], value, strict=True)
-            changes[field.attribute] = _decode_items(item, list(known), field.model, inner)
+            pairs = list(zip(known, value, strict=True))
+            inner = path.child(field.name)
+            changes[field.attribute] = _decode_items(item, pairs, field.model, inner)
         else:
             return decode_model(type(decoded), document, path)
-    return decoded.model_copy(update=changes)
+    return decoded.model_copy(update=changes) if changes else decoded
 
 
 def _decode_items(

@@ -4,6 +4,7 @@ What the rules about reports have in common. An entry that may not change at all
 :mod:`rules.eviction.active_reports`, and its times are not judged on top.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from rules.api import MAX_TARGET_RESPONDERS, EvictionStatus, ResponderState, ResponderStatus
@@ -39,7 +40,7 @@ def are_matched(status: EvictionStatus) -> bool:
     )
 
 
-def read_reports(new: EvictionStatus, old: EvictionStatus) -> tuple[Report, ...]:
+def read_reports(new: EvictionStatus, old: EvictionStatus) -> Sequence[Report]:
     """Every report of ``new``; none where names are missing, repeated, or too many."""
     names = {report.name for report in new.responders}
     if (
@@ -47,15 +48,15 @@ def read_reports(new: EvictionStatus, old: EvictionStatus) -> tuple[Report, ...]
         or len(names) != len(new.responders)
         or len(names) > MAX_TARGET_RESPONDERS
     ):
-        return ()
+        return []
     # A report can lack a target only where targetResponders repeats a name, which unique-keys
     # refuses; the reference crashes there.
     states = {responder.name: responder.state for responder in new.target_responders}
     stored = {report.name: report for report in old.responders}
-    return tuple(
+    return [
         _read(position, report, stored.get(report.name), states.get(report.name))
         for position, report in enumerate(new.responders)
-    )
+    ]
 
 
 def _read(

@@ -1,6 +1,6 @@
 """What a rule is: a name, a document, and the checks that it runs on each kind of write."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -44,16 +44,16 @@ class Context(NamedTuple):
     """How many silent responders a pod may make a drain wait for."""
     progress: Progress | None = None
     """A status write of an Eviction as a step of the state machine; None where it can't be read."""
-    reports: tuple[Report, ...] = ()
+    reports: Sequence[Report] = ()
     """The reports in a status write of an Eviction."""
-    changeable_reports: tuple[Report, ...] = ()
+    changeable_reports: Sequence[Report] = ()
     """Those whose content is to be judged: the ones that may change at all."""
 
     @classmethod
     def of_status(cls, new: EvictionStatus, old: EvictionStatus, now: datetime) -> "Context":
         """Read a status write of an Eviction once for all rules."""
         reports = read_reports(new, old)
-        changeable = tuple(report for report in reports if not report.locked)
+        changeable = [report for report in reports if not report.locked]
         return cls(
             now,
             progress=progress(new, old),

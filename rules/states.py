@@ -153,11 +153,8 @@ class Step(NamedTuple):
     report: ResponderStatus | None
     """Its entry in ``status.responders``, None where that list lacks it."""
     expectation: Expectation
-
-    @property
-    def on_course(self) -> bool:
-        """Whether its state is one of the expected ones."""
-        return self.responder.state in self.expectation.states
+    on_course: bool
+    """Whether its state is one of the expected ones."""
 
 
 class Progress(NamedTuple):
@@ -190,7 +187,13 @@ def progress(new: EvictionStatus, old: EvictionStatus) -> Progress | None:
     )
     reports = {report.name: report for report in new.responders}
     steps = [
-        Step(places[responder.name], responder, reports.get(responder.name), expectation)
+        Step(
+            places[responder.name],
+            responder,
+            reports.get(responder.name),
+            expectation,
+            responder.state in expectation.states,
+        )
         # The last one has nobody to hand over to, which leaves one expectation over.
         for responder, expectation in zip(after, expected, strict=False)
     ]

@@ -10,11 +10,12 @@ Refused: {name: db.acme.io/failover, priority: 999}
 from collections.abc import Iterator
 
 from rules.api import EVICTOR, EVICTOR_PRIORITY, Eviction
-from rules.constraints import RESERVED_PRIORITY_END, reserved_priority_detail
+from rules.constraints import RESERVED_PRIORITY_DETAIL, RESERVED_PRIORITY_END
 from rules.field import FieldError, Path, invalid
 from rules.rule import Context, Rule
 
 _FIELD = Path("status.targetResponders")
+_EVICTOR_DETAIL = f"must be {EVICTOR_PRIORITY} for '{EVICTOR}'"
 
 
 def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldError]:
@@ -24,12 +25,12 @@ def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldE
         priority = step.responder.priority
         if step.report is None or priority is None or priority < 0:
             continue
-        field = _FIELD.at(step.place).child("priority")
         if step.responder.name == EVICTOR:
-            if priority != EVICTOR_PRIORITY:
-                yield invalid(field, priority, f"must be {EVICTOR_PRIORITY} for '{EVICTOR}'")
-        elif priority < RESERVED_PRIORITY_END:
-            yield invalid(field, priority, reserved_priority_detail())
+            lawful, detail = priority == EVICTOR_PRIORITY, _EVICTOR_DETAIL
+        else:
+            lawful, detail = priority >= RESERVED_PRIORITY_END, RESERVED_PRIORITY_DETAIL
+        if not lawful:
+            yield invalid(_FIELD.at(step.place).child("priority"), priority, detail)
 
 
 RULE: Rule[Eviction] = Rule(name="responder-priorities", doc=__doc__, update_status=_check)

@@ -18,7 +18,7 @@ from rules.rule import Context, Rule
 from rules.times import ZERO
 
 _FIELD = Path("status.conditions")
-_STATUSES: Final = tuple(ConditionStatus)
+_STATUSES: Final = tuple(status.value for status in ConditionStatus)
 _MAX_REASON: Final = 1024
 """In bytes (``maxReasonLen``)."""
 _MAX_MESSAGE: Final = 32 * 1024
@@ -29,7 +29,7 @@ def _check(
     new: Eviction | EvictionRequest, *, old: Eviction | EvictionRequest, context: Context
 ) -> Iterator[FieldError]:
     conditions = new.status.conditions
-    for position in repeated(condition.type for condition in conditions):
+    for position in repeated([condition.type for condition in conditions]):
         yield duplicate(_FIELD.at(position), conditions[position].type)
     for position, condition in enumerate(conditions):
         yield from _judge(_FIELD.at(position), condition)
