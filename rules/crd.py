@@ -32,6 +32,10 @@ from rules.api import (
     EVICTOR,
     EVICTOR_PRIORITY,
     GROUP,
+    MANAGING_PRIORITY,
+    MAX_CONDITIONS,
+    MAX_MESSAGE,
+    MAX_PRIORITY,
     MAX_TARGET_RESPONDERS,
     VERSION,
     Condition,
@@ -39,10 +43,15 @@ from rules.api import (
     Eviction,
     EvictionRequest,
     EvictionRequestSpec,
+    EvictionRequestStatus,
+    EvictionSpec,
     EvictionStatus,
+    Intent,
+    PodReference,
     Requester,
     ResponderState,
     ResponderStatus,
+    Target,
     TargetResponder,
 )
 from rules.constraints import (
@@ -146,7 +155,7 @@ def _object(model: type[BaseModel]) -> Schema:
     if keyword := [name for name in required if name not in separate]:
         schema["required"] = keyword
     schema["properties"] = {
-        name: {"description": descriptions[name], **_field(model, name, info)}
+        name: _field(model, name, info) | {"description": descriptions[name]}
         for name, info in fields.items()
     }
     if model in _ATOMIC:
@@ -248,29 +257,31 @@ _ATOMIC: Final = (Requester, TargetResponder)
 """Items that server-side apply owns as a whole (``+structType=atomic`` in types.go)."""
 
 
+_BOUNDS: Final[Mapping[type[Constraint], str]] = {
+    Minimum: "minimum",
+    Maximum: "maximum",
+    MaxItems: "maxItems",
+    MaxLength: "maxLength",
+}
+
+
 def _keywords(limit: Constraint) -> Schema:
     """What a limit means as keywords; nothing where it is a CEL rule.
 
     Raises TypeError for a limit that nobody has thought of here.
     """
     match limit:
-        case Minimum():
-            return {"minimum": limit.limit}
-        case Maximum():
-            return {"maximum": limit.limit}
-        case MaxItems():
-            return {"maxItems": limit.limit}
-        case MaxLength():
-            return {"maxLength": limit.limit}
+        case Minimum() | Maximum() | MaxItems() | MaxLength():
+            return {_BOUNDS[type(limit)]: limit.limit}
         case OneOf():
             return {"enum": [str(choice) for choice in limit.choices]}
         case Unique():
             return _list_map(to_camel(limit.key))
         case Format():
             return dict(_FORMATS[type(limit)])
-        case Required() | ExactlyOneMember() | UnreservedDomain():
+        case Required() | ExactlyOneMember() | UnreservedDomain() | Immutable() | SetOnce():
             return {}
-        case Immutable() | SetOnce() | NeverUnset() | NeverDecreases():
+        case NeverUnset() | NeverDecreases():
             return {}
     raise TypeError(f"no schema for {limit}")
 
@@ -291,8 +302,13 @@ def _list_map(key: str) -> Schema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rule:
-    """One ``x-kubernetes-validations`` entry."""
+    """One ``x-kubernetes-validations`` entry.
 
+    ``name`` is the id of the rule that it stands for. An API server that refuses a write by its CRD
+    asks no webhook, so that the message is the only place to name it.
+    """
+
+    name: str
     rule: str
     message: str
     field: str = ""
@@ -304,7 +320,7 @@ class _Rule:
     def render(self) -> Schema:
         return {
             "rule": " ".join(self.rule.split()),
-            "message": self.message,
+            "message": f"{self.message} (rule {self.name})",
             "reason": str(self.reason),
             **({"fieldPath": f".{self.field}"} if self.field else {}),
             **({"optionalOldSelf": True} if self.optional_old else {}),
@@ -320,6 +336,7 @@ def _ruled(schema: Schema, rules: Sequence[_Rule]) -> Schema:
 
 def _required(name: str) -> _Rule:
     return _Rule(
+        name=Required.rule,
         rule=f"has(self.{name}) || (oldSelf.hasValue() && !has(oldSelf.value().{name}))",
         message=f"{name} must be set",
         field=name,
@@ -332,16 +349,18 @@ def _rules_of_field(limit: Constraint) -> Sequence[_Rule]:
     """What a limit means as rules at its field's own node."""
     match limit:
         case Immutable():
-            return (_Rule(rule="self == oldSelf", message="field is immutable"),)
+            message = "field is immutable"
+            return (_Rule(name=limit.rule, rule="self == oldSelf", message=message),)
         case ExactlyOneMember():
             members = " + ".join(f"(has(self.{member}) ? 1 : 0)" for member in limit.members)
             message = f"must have exactly one of: {', '.join(limit.members)}"
-            return (_Rule(rule=f"{members} == 1", message=message),)
+            return (_Rule(name=limit.rule, rule=f"{members} == 1", message=message),)
         case UnreservedDomain():
             domains = "|".join(domain.replace(".", "[.]") for domain in RESERVED_DOMAINS)
             listed = ", ".join(f"*.{domain}" for domain in RESERVED_DOMAINS)
             message = f"domain names {listed} are reserved; use your own domain"
-            return (_Rule(rule=f"!self.matches('^([^/]*[.])?({domains})/')", message=message),)
+            rule = f"!self.matches('^([^/]*[.])?({domains})/')"
+            return (_Rule(name=limit.rule, rule=rule, message=message),)
     return ()
 
 
@@ -363,7 +382,7 @@ def _rules_of_parent(name: str, info: FieldInfo) -> Sequence[_Rule]:
                 message = "may not be decreased"
             case _:
                 continue
-        rules.append(_Rule(rule=rule, message=message, field=name))
+        rules.append(_Rule(name=limit.rule, rule=rule, message=message, field=name))
     return rules
 
 
@@ -411,6 +430,11 @@ def _twin(of: str, condition: str) -> str:
     return f"self.targetResponders.exists(n, n.name == {of}.name && {condition})"
 
 
+def _may_start(item: str) -> str:
+    """Whether a target responder has a state that an Inactive one can reach."""
+    return _is(item, *TRANSITIONS[ResponderState.INACTIVE])
+
+
 _ACTIVE: Final = ResponderState.ACTIVE
 _INACTIVE: Final = ResponderState.INACTIVE
 _FINAL_TYPES: Final = _listed(FINAL_CONDITIONS)
@@ -441,6 +465,7 @@ _WAS_IDLE: Final = f"({_WAS_ORDERED} && !oldSelf.targetResponders.exists(a, {_is
 
 _FIXED_LISTS: Final = (
     _Rule(
+        name="fixed-target-responders",
         rule=f"""
             {_IS_UNMOVED} || !{_WAS_INITIALISED} || (has(self.targetResponders)
               && {_same_names("self.targetResponders", "oldSelf.targetResponders")})
@@ -449,6 +474,7 @@ _FIXED_LISTS: Final = (
         field="targetResponders",
     ),
     _Rule(
+        name="matching-responders",
         rule=f"""
             has(self.targetResponders) && size(self.targetResponders) > 0
               ? has(self.responders) && {_same_names("self.responders", "self.targetResponders")}
@@ -460,6 +486,7 @@ _FIXED_LISTS: Final = (
 )
 
 _FINAL_CONDITIONS: Final = _Rule(
+    name="final-conditions",
     rule=f"""
         !has(oldSelf.conditions) || oldSelf.conditions.all(o,
           !(o.type in {_FINAL_TYPES} && {_has_status("o", ConditionStatus.TRUE)})
@@ -474,6 +501,7 @@ _FINAL_CONDITIONS: Final = _Rule(
 # What is here could not be repaired by a later write.
 _STATE_MACHINE: Final = (
     _Rule(
+        name="responder-states",
         rule=f"""
             {_WAS_INITIALISED} || !has(self.targetResponders) || size(self.targetResponders) == 0
               || (self.targetResponders.all(n, {_is("n", _ACTIVE, _INACTIVE)}) && ({_IS_FINAL}
@@ -485,18 +513,20 @@ _STATE_MACHINE: Final = (
         field="targetResponders",
     ),
     _Rule(
+        name="responder-states",
         rule=f"""
             {_IS_UNMOVED} || !{_WAS_ACTIVE} || !({_IS_READABLE}) || oldSelf.targetResponders.all(o,
               {_is("o", _ACTIVE)} ? {_twin("o", _is("n", *TRANSITIONS[_ACTIVE]))}
               : oldSelf.targetResponders.exists(a, {_is("a", _ACTIVE)} && a.priority < o.priority)
               ? {_twin("o", _same("n", "o", "state"))}
-              : {_twin("o", f"({_is('n', *TRANSITIONS[_INACTIVE])} || {_same('n', 'o', 'state')})")})
+              : {_twin("o", f"({_may_start('n')} || {_same('n', 'o', 'state')})")})
         """,
         message="must keep the states of processed entries, and may move the others only from "
         "'Inactive' to 'Active' to a processed state",
         field="targetResponders",
     ),
     _Rule(
+        name="responder-states",
         rule=f"""
             {_IS_UNMOVED} || !{_WAS_ACTIVE} || !({_IS_READABLE}) || {_IS_FINAL} || {_IS_ACTIVE}
               || !oldSelf.targetResponders.exists(a, {_is("a", _ACTIVE)}
@@ -506,6 +536,7 @@ _STATE_MACHINE: Final = (
         field="targetResponders",
     ),
     _Rule(
+        name="responder-states",
         rule=f"""
             {_IS_UNMOVED} || !{_WAS_IDLE} || !({_IS_READABLE}) || (!{_IS_ACTIVE}
               && (!({_IS_FINAL} || oldSelf.targetResponders.all(o, {_is("o", *PROCESSED)}))
@@ -515,6 +546,7 @@ _STATE_MACHINE: Final = (
         field="targetResponders",
     ),
     _Rule(
+        name="responder-states",
         rule=f"""
             !{_IS_FINAL} || !has(self.targetResponders) || !{_IS_ACTIVE} || !({_IS_READABLE})
         """,
@@ -522,6 +554,7 @@ _STATE_MACHINE: Final = (
         field="targetResponders",
     ),
     _Rule(
+        name="reported-completion",
         rule=f"""
             {_IS_UNMOVED} || !({_IS_READABLE}) || self.targetResponders.all(t,
               !{_is("t", ResponderState.COMPLETED)} || self.responders.exists(r,
@@ -534,6 +567,7 @@ _STATE_MACHINE: Final = (
 
 _REPORTS: Final = (
     _Rule(
+        name="start-times",
         rule=f"""
             {_IS_UNMOVED} || !({_IS_READABLE}) || self.targetResponders.all(t,
               !{_is("t", _ACTIVE)}
@@ -543,6 +577,7 @@ _REPORTS: Final = (
         field="responders",
     ),
     _Rule(
+        name="active-reports",
         rule=f"""
             !has(oldSelf.responders) || !has(self.responders) || oldSelf.responders.all(o,
               o in self.responders || !has(self.targetResponders)
@@ -555,9 +590,10 @@ _REPORTS: Final = (
 )
 
 
-def _after_start(name: str) -> _Rule:
+def _after_start(rule_name: str, name: str) -> _Rule:
     """A time that changes must not be before the start."""
     return _Rule(
+        name=rule_name,
         # Behind an optional API servers forget the formats: a time is a text there.
         rule=f"""
             !has(self.{name}) || (has(self.startTime) && int(self.{name}) >= int(self.startTime))
@@ -571,6 +607,7 @@ def _after_start(name: str) -> _Rule:
 
 
 _HEARTBEAT: Final = _Rule(
+    name="heartbeat-times",
     rule="""
         !has(oldSelf.heartbeatTime) || (has(self.heartbeatTime)
           && int(self.heartbeatTime) >= int(oldSelf.heartbeatTime))
@@ -580,6 +617,7 @@ _HEARTBEAT: Final = _Rule(
 )
 
 _PRIORITY_BAND: Final = _Rule(
+    name="responder-priorities",
     rule=f"""
         !has(self.priority) || self.priority < 0 || (self.name == '{EVICTOR}'
           ? self.priority == {EVICTOR_PRIORITY} : self.priority >= {RESERVED_PRIORITY_END})
@@ -589,6 +627,7 @@ _PRIORITY_BAND: Final = _Rule(
 )
 
 _SINGLE_ACTIVE: Final = _Rule(
+    name="responder-states",
     rule=f"size(self.filter(a, {_is('a', _ACTIVE)})) <= 1",
     message="may not have more than one 'Active' entry",
 )
@@ -598,7 +637,9 @@ _BEHAVIOURS: Final[Mapping[type[BaseModel], Sequence[_Rule]]] = {
     TargetResponder: (_PRIORITY_BAND,),
     ResponderStatus: (
         _HEARTBEAT,
-        *map(_after_start, ("heartbeatTime", "expectedCompletionTime", "completionTime")),
+        _after_start("heartbeat-times", "heartbeatTime"),
+        _after_start("expected-completion-times", "expectedCompletionTime"),
+        _after_start("completion-times", "completionTime"),
     ),
 }
 _LIST_BEHAVIOURS: Final[Mapping[tuple[type[BaseModel], str], Sequence[_Rule]]] = {
@@ -606,8 +647,169 @@ _LIST_BEHAVIOURS: Final[Mapping[tuple[type[BaseModel], str], Sequence[_Rule]]] =
 }
 
 
-from collections import defaultdict
+# Prose
 
-_DESCRIPTIONS: Any = defaultdict(lambda: defaultdict(lambda: "x"))
-_REQUEST_COLUMNS: Any = ()
-_EVICTION_COLUMNS: Any = ()
+_API_VERSION: Final = f"The version of the API: {GROUP}/{VERSION}."
+_TARGET: Final = "What is to be evicted. Required; can't be changed."
+_CONDITIONS: Final = (
+    "How the eviction stands. TargetEvicted says whether the target is gone, Failed whether nobody "
+    "tries any more. At most {limit} entries."
+)
+_OBSERVED_GENERATION: Final = (
+    "The metadata.generation that this status speaks about. At least 1; never decreases and is "
+    "never removed."
+)
+_INTENT: Final = (
+    "Eviction asks for the target to go; Withdrawn no longer does. When every requester of a "
+    "target has withdrawn, the eviction is canceled."
+)
+_KEY_FORM: Final = "of the form <domain>/<name>, such as db.acme.io/failover"
+
+_DESCRIPTIONS: Final[Mapping[type[BaseModel], Mapping[str, str]]] = {
+    EvictionRequest: {
+        "": "Somebody asks for a pod to be evicted gracefully. All requests for the same target "
+        "share one Eviction; deleting a request withdraws it.",
+        "apiVersion": _API_VERSION,
+        "kind": "The kind of this object: EvictionRequest.",
+    },
+    EvictionRequestSpec: {
+        "": "Who wants which target gone.",
+        "target": _TARGET,
+        "requester": f"Who asks, {_KEY_FORM}. Domains below k8s.io and kubernetes.io are "
+        "reserved. Required; can't be changed.",
+        "intent": f"What the requester wants. {_INTENT} Required.",
+    },
+    EvictionRequestStatus: {
+        "": "What has become of the request. Written by the controller.",
+        "conditions": f"{_CONDITIONS.format(limit=MAX_CONDITIONS)} They may go back when the "
+        "target is requested again.",
+        "observedGeneration": _OBSERVED_GENERATION,
+    },
+    Eviction: {
+        "": "The one process that evicts a target. The controller creates it for the "
+        "EvictionRequests of a target. Responders act one after another, highest priority first; "
+        "each reports in its own entry of status.responders while its state is Active, and one "
+        "that stays silent for 20 minutes is passed over.",
+        "apiVersion": _API_VERSION,
+        "kind": "The kind of this object: Eviction.",
+    },
+    EvictionSpec: {"": "What the eviction is about.", "target": _TARGET},
+    EvictionStatus: {
+        "": "How far the eviction has come. Written by the controller, except for the entries of "
+        "responders.",
+        "conditions": f"{_CONDITIONS.format(limit=MAX_CONDITIONS)} Either of them is final once "
+        "it is True.",
+        "observedGeneration": _OBSERVED_GENERATION,
+        "requesters": "Everybody who asked, also those who have withdrawn. Where there is no room "
+        "for all, those who have withdrawn go first.",
+        "targetResponders": "Who responds, with priority and state. At most one is Active. The "
+        "names are fixed once they are set.",
+        "responders": "What each target responder reports: as many entries as targetResponders, "
+        "with the same names. An entry changes only while its responder is Active.",
+    },
+    Target: {
+        "": "Exactly one object to evict.",
+        "pod": "A pod in the same namespace. Pods of a PodGroup can't be evicted this way.",
+    },
+    PodReference: {
+        "": "One pod, and no other one of the same name.",
+        "name": "Name of the pod.",
+        "uid": "metadata.uid of the pod, in lower case.",
+    },
+    Requester: {
+        "": "Somebody who asked for the eviction.",
+        "name": f"Who asked, {_KEY_FORM}. Unique in the list.",
+        "intent": f"What they want now. {_INTENT}",
+    },
+    TargetResponder: {
+        "": "A responder's place in the order, and its state.",
+        "name": f"Who responds, {_KEY_FORM}. Unique in the list.",
+        "priority": f"Higher ones act first; equal ones in the order of their domains, read from "
+        f"the top. From {RESERVED_PRIORITY_END} to {MAX_PRIORITY}; the pod's own controller takes "
+        f"{MANAGING_PRIORITY}, {EVICTOR} has {EVICTOR_PRIORITY}. Required; can't be changed.",
+        "state": "Inactive waits for its turn. Active acts. Interrupted stayed silent. Canceled "
+        "was stopped because nobody wants the eviction any more. Completed has reported a "
+        "completionTime.",
+    },
+    ResponderStatus: {
+        "": "What one responder reports.",
+        "name": f"Who reports, {_KEY_FORM}. Unique in the list.",
+        "startTime": "When the responder became Active. Set by the controller, once.",
+        "heartbeatTime": "When the responder last showed life. The present when set; leave at "
+        "least 20 seconds between two.",
+        "expectedCompletionTime": "When the responder expects to complete; not in the past when "
+        "set.",
+        "completionTime": "When the responder stopped working on the eviction, whether or not the "
+        "target is gone. The present when set; set once.",
+        "message": f"What people should know. At most {MAX_MESSAGE} characters.",
+    },
+    Condition: {
+        "": "One aspect of the state.",
+        "type": "Which aspect, such as TargetEvicted. Unique in the list.",
+        "status": "True, False or Unknown.",
+        "observedGeneration": "The metadata.generation that the condition speaks about.",
+        "lastTransitionTime": "When status changed last.",
+        "reason": "Why, in one word for programs.",
+        "message": "Why, in words for people. May be empty.",
+    },
+}
+
+
+def _column(
+    name: str, path: str, description: str, *, type_: str = "string", wide: bool = False
+) -> Schema:
+    return {
+        "name": name,
+        "type": type_,
+        "description": description,
+        **({"priority": 1} if wide else {}),
+        "jsonPath": path,
+    }
+
+
+_TRUE_CONDITION: Final = f'.status.conditions[?(@.status=="{ConditionStatus.TRUE}")]'
+_ACTIVE_RESPONDER: Final = f'.status.targetResponders[?(@.state=="{_ACTIVE}")]'
+_TARGET_COLUMN: Final = _column("Target", ".spec.target.pod.name", "The pod to evict.")
+_STATUS_COLUMN: Final = _column(
+    "Status", f"{_TRUE_CONDITION}.type", "The first condition that is True."
+)
+_REASON_COLUMN: Final = _column(
+    "Reason", f"{_TRUE_CONDITION}.reason", "Why that condition is True.", wide=True
+)
+_AGE_COLUMN: Final = _column(
+    "Age", ".metadata.creationTimestamp", "Time since the object was created.", type_="date"
+)
+# As close to the native columns as JSONPath gets: it takes the first match, and can neither count
+# nor follow a name from one list into the other.
+_REQUEST_COLUMNS: Final = (
+    _TARGET_COLUMN,
+    _STATUS_COLUMN,
+    _column("Requester", ".spec.requester", "Who asks."),
+    _column("Intent", ".spec.intent", "What the requester wants."),
+    _AGE_COLUMN,
+    _REASON_COLUMN,
+)
+_EVICTION_COLUMNS: Final = (
+    _TARGET_COLUMN,
+    _STATUS_COLUMN,
+    _column("Active Responder", f"{_ACTIVE_RESPONDER}.name", "Whose turn it is."),
+    _column(
+        "Responder Priority",
+        f"{_ACTIVE_RESPONDER}.priority",
+        "The place of the active responder in the order; higher ones come first.",
+        type_="integer",
+    ),
+    _column(
+        "Requesters",
+        f'.status.requesters[?(@.intent=="{Intent.EVICTION}")].name',
+        "The first of those who want the eviction.",
+    ),
+    _AGE_COLUMN,
+    _column(
+        "Expected Finish",
+        ".status.responders[?(@.expectedCompletionTime)].expectedCompletionTime",
+        "The estimate of the first responder that gave one.",
+        wide=True,
+    ),
+    _REASON_COLUMN,
+)
