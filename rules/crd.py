@@ -451,7 +451,7 @@ _IS_READABLE: Final = " && ".join(
     for items in ("self.targetResponders", "self.responders")
 )
 _WAS_INITIALISED: Final = "(has(oldSelf.targetResponders) && size(oldSelf.targetResponders) > 0)"
-# Comes first in the rules below, because few writes move anybody and the rest would be slow.
+# Comes first in the rules below: few writes move anybody, and the rest costs milliseconds.
 _IS_UNMOVED: Final = f"""
     ({_WAS_INITIALISED} && has(self.targetResponders)
       && self.targetResponders == oldSelf.targetResponders)
@@ -497,8 +497,8 @@ _FINAL_CONDITIONS: Final = _Rule(
     field="conditions",
 )
 
-# The state machine of `rules.states.expected_states`, as far as priorities alone tell the order.
-# What is here could not be repaired by a later write.
+# The state machine of `rules.states.expected_states`, as far as priorities alone tell the order. Only
+# what no later write could repair: such an eviction would be stuck for ever.
 _STATE_MACHINE: Final = (
     _Rule(
         name="responder-states",
@@ -546,14 +546,6 @@ _STATE_MACHINE: Final = (
         field="targetResponders",
     ),
     _Rule(
-        name="responder-states",
-        rule=f"""
-            !{_IS_FINAL} || !has(self.targetResponders) || !{_IS_ACTIVE} || !({_IS_READABLE})
-        """,
-        message=f"may not have an 'Active' entry when {' or '.join(FINAL_CONDITIONS)} is True",
-        field="targetResponders",
-    ),
-    _Rule(
         name="reported-completion",
         rule=f"""
             {_IS_UNMOVED} || !({_IS_READABLE}) || self.targetResponders.all(t,
@@ -565,28 +557,16 @@ _STATE_MACHINE: Final = (
     ),
 )
 
-_REPORTS: Final = (
-    _Rule(
-        name="start-times",
-        rule=f"""
-            {_IS_UNMOVED} || !({_IS_READABLE}) || self.targetResponders.all(t,
-              !{_is("t", _ACTIVE)}
-              || self.responders.exists(r, r.name == t.name && has(r.startTime)))
-        """,
-        message="an 'Active' responder must have a startTime",
-        field="responders",
-    ),
-    _Rule(
-        name="active-reports",
-        rule=f"""
-            !has(oldSelf.responders) || !has(self.responders) || oldSelf.responders.all(o,
-              o in self.responders || !has(self.targetResponders)
-              || self.targetResponders.exists(t, t.name == o.name && {_is("t", _ACTIVE)})
-              || self.responders.exists(n, n.name == o.name && {_same_report("n", "o")}))
-        """,
-        message="an entry may change only while its responder is 'Active'",
-        field="responders",
-    ),
+_ACTIVE_REPORTS: Final = _Rule(
+    name="active-reports",
+    rule=f"""
+        !has(oldSelf.responders) || !has(self.responders) || oldSelf.responders.all(o,
+          o in self.responders || !has(self.targetResponders)
+          || self.targetResponders.exists(t, t.name == o.name && {_is("t", _ACTIVE)})
+          || self.responders.exists(n, n.name == o.name && {_same_report("n", "o")}))
+    """,
+    message="an entry may change only while its responder is 'Active'",
+    field="responders",
 )
 
 
@@ -633,7 +613,7 @@ _SINGLE_ACTIVE: Final = _Rule(
 )
 
 _BEHAVIOURS: Final[Mapping[type[BaseModel], Sequence[_Rule]]] = {
-    EvictionStatus: (_FINAL_CONDITIONS, *_FIXED_LISTS, *_STATE_MACHINE, *_REPORTS),
+    EvictionStatus: (_FINAL_CONDITIONS, *_FIXED_LISTS, *_STATE_MACHINE, _ACTIVE_REPORTS),
     TargetResponder: (_PRIORITY_BAND,),
     ResponderStatus: (
         _HEARTBEAT,
