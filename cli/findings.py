@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Final, NamedTuple
 
 from cli.exits import BAD_INPUT, CLEAN, VIOLATIONS
 
@@ -44,8 +45,7 @@ class Finding:
         return f"{self.field}: {self.message}" if self.field else self.message
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectName:
+class ObjectName(NamedTuple):
     """Which object a document holds; "" for what it does not say."""
 
     api_version: str = ""
@@ -58,13 +58,17 @@ class ObjectName:
         return f"{self.kind} {path}".strip()
 
 
+NAMELESS: Final = ObjectName()
+"""The name of what is no object, or does not say which."""
+
+
 @dataclass(frozen=True, slots=True)
 class DocumentReport:
     """What was found in one object."""
 
     number: int
     """The document in its file, counted from 1; empty documents do not count."""
-    object: ObjectName = ObjectName()
+    object: ObjectName = NAMELESS
     item: int | None = None
     """Its place in the ``items`` of a List, counted from 0; None outside of Lists."""
     skipped: bool = False

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cli import checks
 from cli.documents import Unreadable
-from cli.findings import DocumentReport, Finding, Severity
+from cli.findings import DocumentReport, Finding, ObjectName, Severity
 from cli.manifests import Manifest
 from cli.options import nearest
 from cli.stored import NoSingleMatch, StoredObjects
@@ -91,7 +91,7 @@ def _report(
     ordered = sorted(findings, key=lambda finding: (finding.line, finding.column))
     return DocumentReport(
         number=manifest.document.number,
-        object=manifest.name,
+        object=ObjectName(*map(printable, manifest.name)),
         item=manifest.item,
         skipped=skipped,
         findings=tuple(ordered),
@@ -120,7 +120,8 @@ def _unsound(manifest: Manifest) -> Iterator[Finding]:
     try:
         decode_object(shape, manifest.value)
     except DecodeError as error:
-        yield _broken(manifest, checks.FIELD_TYPES, error.detail, error.path)
+        quoted = "; put numbers, yes, no and the like in quotes" if "string" in error.detail else ""
+        yield _broken(manifest, checks.FIELD_TYPES, error.detail + quoted, error.path)
 
 
 def _misnamed(manifest: Manifest) -> Iterator[Finding]:

@@ -75,6 +75,8 @@ def main(args: Sequence[str] | None = None, **extra: Any) -> NoReturn:
 
 def _run(args: Sequence[str] | None, **extra: Any) -> int:
     try:
+        # click takes colours out where the output is no terminal, but knows nothing of NO_COLOR.
+        extra.setdefault("color", False if os.environ.get("NO_COLOR") else None)
         # Outside of standalone mode click returns the code of ctx.exit().
         code = usher.main(args=args, standalone_mode=False, **extra)
         sys.stdout.flush()

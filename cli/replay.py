@@ -60,7 +60,8 @@ def command(ctx: click.Context, /, **flags: Any) -> None:
     """Answer recorded admission requests, as the webhook would.
 
     Each line of a FILE is an AdmissionReview, or {"now": TIME, "review": AdmissionReview} to judge
-    it at its own time. Prints one AdmissionReview a line, in order.
+    it at its own time; --now is for those that have none. Prints one AdmissionReview for each, in
+    order.
     """
     if not flags["files"]:
         raise click.UsageError("name a FILE, or '-' for standard input", ctx)

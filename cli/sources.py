@@ -9,6 +9,7 @@ from typing import Final
 
 from cli.documents import MAX_BYTES
 from cli.exits import InputError
+from webhook.review import printable
 
 STANDARD_INPUT: Final = "-"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -26,7 +27,7 @@ class Source:
         """What to call it in a report; printable, whatever bytes a file system allows."""
         if self.path == STANDARD_INPUT:
             return "<stdin>"
-        return os.fsencode(self.path).decode("utf-8", "backslashreplace")
+        return printable(os.fsencode(self.path).decode("utf-8", "backslashreplace"))
 
     def read(self) -> bytes:
         """Its content, or one byte more than :data:`cli.documents.MAX_BYTES` of it.

@@ -1,6 +1,5 @@
 """``usher validate``: judge manifests offline, before they reach a cluster."""
 
-import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -52,16 +51,25 @@ Exit codes: 0 clean, 1 violations, 2 bad usage or input, 3 internal failure.
 @click.option(
     "--operation",
     type=click.Choice([Operation.CREATE, Operation.UPDATE], case_sensitive=False),
+    metavar="CREATE|UPDATE",
     help="Judge every object as created, or as a change of one in --old.  "
     "[default: UPDATE for what --old holds, CREATE for the rest]",
 )
 @click.option(
     "--subresource",
     type=click.Choice([STATUS]),
-    help="Judge writes of this subresource: spec and metadata do not count then, as status does "
-    "not without it. Needs --old.",
+    help="Judge writes of this subresource, in which spec does not count. Without it status does "
+    "not. Needs --old.",
 )
-@click.option("--as", "user", envvar="USHER_AS", metavar="USER", help="Who writes.", default="")
+@click.option(
+    "--as",
+    "user",
+    envvar="USHER_AS",
+    metavar="USER",
+    default="",
+    show_default=False,
+    help="Who writes: the user of the request.",
+)
 @click.option(
     "--as-group",
     "groups",
@@ -187,11 +195,23 @@ def _read(source: Source) -> Iterator[Manifest | Unreadable]:
 
 def _write(report: Report, flags: dict[str, Any]) -> None:
     format_ = flags["output"]
-    # click takes the colours out where the output is no terminal, but knows nothing of NO_COLOR.
-    click.echo("\n".join(FORMATS[format_](report)), color=False if os.getenv("NO_COLOR") else None)
+    for line in FORMATS[format_](report):
+        click.echo(line)
     if format_ != "text":
         click.echo(report.summary, err=True)
-    documents = list(report.documents)
-    if documents and all(document.skipped for document in documents):
+    _log_skipped(report, flags)
+
+
+def _log_skipped(report: Report, flags: dict[str, Any]) -> None:
+    skipped = [
+        (file.name, document.number, document.object.kind)
+        for file in report.files
+        for document in file.documents
+        if document.skipped
+    ]
+    if flags["log_level"] == "debug":
+        for file, document, kind in skipped:
+            logger(flags).debug("skipped", file=file, document=document, kind=kind)
+    if skipped and all(document.skipped for document in report.documents):
         kinds = ", ".join(sorted({kind for _, _, kind in SHAPES}))
         logger(flags).warning("nothing was judged", kinds_with_rules=kinds)
