@@ -497,8 +497,8 @@ _FINAL_CONDITIONS: Final = _Rule(
     field="conditions",
 )
 
-# The state machine of `rules.states.expected_states`, as far as priorities alone tell the order. Only
-# what no later write could repair: such an eviction would be stuck for ever.
+# The state machine of `rules.states.expected_states`, as far as priorities tell the order. Only
+# what no later write could repair: an eviction that gets past these would be stuck for ever.
 _STATE_MACHINE: Final = (
     _Rule(
         name="responder-states",

@@ -1,0 +1,232 @@
+"""The CustomResourceDefinitions as documents; ``tests/e2e`` shows what API servers make of them."""
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+from pydantic import BaseModel
+
+from rules import constraints as limits
+from rules.api import API_VERSION, Eviction, EvictionRequest
+from rules.catalog import RULES
+from rules.constraints import Constraint, Format, LongName, PrefixedKey, Uuid
+from rules.crd import definitions
+from rules.declared import model_in
+from tests.vectors import admission_vectors
+
+MODELS: dict[str, type[BaseModel]] = {"Eviction": Eviction, "EvictionRequest": EvictionRequest}
+DEFINITIONS = {definition["spec"]["names"]["kind"]: definition for definition in definitions()}
+# What a structural schema may hold, as far as we use it (apiextensions/v1 JSONSchemaProps).
+KEYWORDS = {
+    "default", "description", "enum", "format", "items", "maxItems", "maxLength", "maximum",
+    "minimum", "pattern", "properties", "required", "type", "x-kubernetes-list-map-keys",
+    "x-kubernetes-list-type", "x-kubernetes-map-type", "x-kubernetes-validations",
+}  # fmt: skip
+RULE_KEYS = {"rule", "message", "reason", "fieldPath", "optionalOldSelf"}
+
+Schema = dict[str, Any]
+Node = tuple[str, Schema]
+
+
+def schema_of(kind: str) -> Schema:
+    (version,) = DEFINITIONS[kind]["spec"]["versions"]
+    schema: Schema = version["schema"]["openAPIV3Schema"]
+    return schema
+
+
+def walk(schema: Schema, path: str = "") -> Iterator[Node]:
+    yield path, schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from walk(inner, f"{path}.{name}" if path else name)
+    if "items" in schema:
+        yield from walk(schema["items"], f"{path}[]")
+
+
+NODES = [
+    pytest.param(path, schema, id=f"{kind}:{path}")
+    for kind in DEFINITIONS
+    for path, schema in walk(schema_of(kind))
+]
+CEL_RULES = [
+    pytest.param(schema, rule, id=f"{kind}:{path}#{number}")
+    for kind in DEFINITIONS
+    for path, schema in walk(schema_of(kind))
+    for number, rule in enumerate(schema.get("x-kubernetes-validations", ()))
+]
+
+
+def declared(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, Constraint]]:
+    """Every limit that a model declares, with the path of its field."""
+    for attribute, info in model.model_fields.items():
+        name = f"{path}.{info.alias or attribute}" if path else info.alias or attribute
+        yield from ((name, fact) for fact in info.metadata if isinstance(fact, Constraint))
+        inner = model_in(info.annotation)
+        if inner is not None and name != "metadata":
+            is_list = "tuple" in str(info.annotation)
+            yield from declared(inner, f"{name}[]" if is_list else name)
+
+
+LIMITS = [
+    pytest.param(kind, path, limit, id=f"{kind}:{path}:{limit.rule}")
+    for kind, model in MODELS.items()
+    for path, limit in declared(model)
+]
+
+
+def test_there_are_two_definitions_of_the_group() -> None:
+    names = {definition["metadata"]["name"] for definition in definitions()}
+    assert names == {"evictions.lifecycle.k8s.io", "evictionrequests.lifecycle.k8s.io"}
+    for definition in definitions():
+        spec = definition["spec"]
+        (version,) = spec["versions"]
+        assert f"{spec['group']}/{version['name']}" == API_VERSION
+        assert (version["served"], version["storage"]) == (True, True)
+        assert version["subresources"] == {"status": {}}
+        assert spec["scope"] == "Namespaced"
+
+
+def test_api_servers_accept_the_group() -> None:
+    for definition in definitions():
+        approval = definition["metadata"]["annotations"]["api-approved.kubernetes.io"]
+        assert approval.startswith("unapproved, ")
+
+
+def test_output_is_the_same_every_time_and_nobody_shares_it() -> None:
+    first = definitions()
+    text = json.dumps(first)
+    for definition in first:
+        definition.clear()
+    assert json.dumps(definitions()) == text
+
+
+@pytest.mark.parametrize(("kind", "path", "limit"), LIMITS)
+def test_every_limit_of_the_model_appears(kind: str, path: str, limit: Constraint) -> None:
+    nodes = dict(walk(schema_of(kind)))
+    parent = nodes[path.rpartition(".")[0]]
+    own, above = rules_named(nodes[path], limit.rule), rules_named(parent, limit.rule)
+    name = path.rpartition(".")[2]
+    match limit:
+        case limits.Minimum():
+            assert nodes[path]["minimum"] == limit.limit
+        case limits.Maximum():
+            assert nodes[path]["maximum"] == limit.limit
+        case limits.MaxItems():
+            assert nodes[path]["maxItems"] == limit.limit
+        case limits.MaxLength():
+            assert nodes[path]["maxLength"] == limit.limit
+        case limits.OneOf():
+            assert nodes[path]["enum"] == list(limit.choices)
+        case limits.Unique():
+            assert nodes[path]["x-kubernetes-list-type"] == "map"
+            assert nodes[path]["x-kubernetes-list-map-keys"] == [limit.key]
+        case Format():
+            assert "pattern" in nodes[path]
+        case limits.Required():
+            assert name in parent.get("required", ()) or any(f".{name}" in r["rule"] for r in above)
+        case limits.Immutable() | limits.ExactlyOneMember() | limits.UnreservedDomain():
+            assert own
+        case _:
+            assert any(rule["fieldPath"] == f".{name}" for rule in above)
+
+
+def rules_named(schema: Schema, name: str) -> list[Schema]:
+    rules = schema.get("x-kubernetes-validations", ())
+    return [rule for rule in rules if rule["message"].endswith(f"(rule {name})")]
+
+
+@pytest.mark.parametrize(("path", "schema"), NODES)
+def test_schemas_are_structural_and_described(path: str, schema: Schema) -> None:
+    assert set(schema) <= KEYWORDS
+    assert schema["type"] in {"object", "array", "string", "integer"}
+    assert schema.get("description") or path == "metadata"
+    assert set(schema.get("required", ())) <= set(schema.get("properties", ()))
+
+
+@pytest.mark.parametrize(("path", "schema"), NODES)
+def test_list_items_have_their_key(path: str, schema: Schema) -> None:
+    if schema["type"] == "array":
+        assert schema["x-kubernetes-list-type"] == "map"
+        assert set(schema["x-kubernetes-list-map-keys"]) <= set(schema["items"]["required"])
+
+
+@pytest.mark.parametrize(("schema", "rule"), CEL_RULES)
+def test_cel_rules_name_a_rule_and_an_existing_field(schema: Schema, rule: Schema) -> None:
+    assert set(rule) <= RULE_KEYS
+    found = re.search(r" \(rule ([a-z-]+)\)$", rule["message"])
+    assert found is not None
+    assert found[1] in RULES
+    if "fieldPath" in rule:
+        assert rule["fieldPath"].removeprefix(".") in schema["properties"]
+
+
+@pytest.mark.parametrize(("schema", "rule"), CEL_RULES)
+def test_cel_rules_read_no_optional_field_unasked(schema: Schema, rule: Schema) -> None:
+    # A stored object may lack any field; reading it would refuse every later write.
+    text = re.sub(r"'[^']*'", "''", rule["rule"])
+    for owner, field in re.findall(r"\b(\w+|value\(\))\.(\w+)\b(?!\()", text):
+        is_key = field in {"name", "type"}
+        asked = rf"has\({re.escape(owner)}\.{field}\)"
+        if owner not in {"self", "oldSelf"}:  # an item, asked under another variable perhaps
+            asked = rf"has\([\w.()]+\.{field}\)"
+        assert is_key or re.search(asked, text), f"{owner}.{field}"
+
+
+FORMATTED = [
+    "a", "web-0", "a.b-c", "", "Web", "-a", "a-", "a..b", "a" * 253, "a" * 254, "web\n", "ä",
+    "acme.io/a", "acme.io/B_2", "acme.io/x.y-z", "/a", "a/", "A.io/a", "a.io/b/c", "a_b.io/c",
+    "acme.io/-x", "acme.io/x-", "acme.io/" + "n" * 63, "acme.io/" + "n" * 64, "acme.io/x\n",
+    "x" * 253 + "/" + "n" * 63, "272ce49c-7064-51e5-0c98-57dd86b50043",
+    "272CE49C-7064-51e5-0c98-57dd86b50043", "272ce49c706451e50c9857dd86b50043",
+    "272ce49c-7064-51e5-0c98-57dd86b5004g", "272ce49c-7064-51e5-0c98-57dd86b50043\n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", FORMATTED)
+@pytest.mark.parametrize(
+    ("kind", "path", "format_"),
+    [
+        ("Eviction", "spec.target.pod.name", LongName),
+        ("Eviction", "spec.target.pod.uid", Uuid),
+        ("EvictionRequest", "spec.requester", PrefixedKey),
+        ("Eviction", "status.responders[].name", PrefixedKey),
+    ],
+)
+def test_patterns_are_the_formats_of_the_rules(
+    kind: str, path: str, format_: type[Format], text: str
+) -> None:
+    node = dict(walk(schema_of(kind)))[path]
+    # `\Z`: what `$` is to an API server.
+    fits = re.search(node["pattern"].replace("$", r"\Z"), text) is not None
+    assert (fits and len(text) <= node.get("maxLength", len(text))) is format_.accepts(text)
+
+
+def test_admitted_vectors_fit_the_schema() -> None:
+    validators = {kind: jsonschema.Draft4Validator(schema_of(kind)) for kind in DEFINITIONS}
+    refused = {}
+    for vector in admission_vectors():
+        # Ratcheting admits on an update what the schema alone refuses.
+        if vector["want"]["allowed"] and vector["operation"] == "CREATE":
+            written = copy.deepcopy(vector["object"])
+            written.pop("status", None)  # not written on creation
+            errors = [error.message for error in validators[vector["kind"]].iter_errors(written)]
+            if errors:
+                refused[vector["id"]] = errors
+    assert refused == {}
+
+
+def test_columns_show_what_the_native_ones_do() -> None:
+    columns = {
+        kind: [c["name"] for c in definition["spec"]["versions"][0]["additionalPrinterColumns"]]
+        for kind, definition in DEFINITIONS.items()
+    }
+    assert columns == {
+        "EvictionRequest": ["Target", "Status", "Requester", "Intent", "Age", "Reason"],
+        "Eviction": [
+            "Target", "Status", "Active Responder", "Responder Priority", "Requesters", "Age",
+            "Expected Finish", "Reason",
+        ],
+    }  # fmt: skip
