@@ -12,8 +12,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+from pydantic import BaseModel, ConfigDict, Field, GetPydanticSchema
 from pydantic.alias_generators import to_camel
+from pydantic_core import core_schema
 
 from rules.constraints import (
     ExactlyOneMember,
@@ -34,7 +35,7 @@ from rules.constraints import (
     UnreservedPriority,
     Uuid,
 )
-from rules.times import parse_time
+from rules.times import TIME_HELP, parse_time
 
 UPSTREAM_VERSION: Final = "1.37.2"
 """The Kubernetes release whose verdicts these rules equal."""
@@ -95,7 +96,24 @@ class ConditionStatus(StrEnum):
     UNKNOWN = "Unknown"
 
 
-Time: TypeAlias = Annotated[datetime, PlainValidator(parse_time)]
+# Texts are read as Go reads them; a datetime is taken as it is. Plain schemas instead of a Python
+# function around both, because a status holds many instants.
+Time: TypeAlias = Annotated[
+    datetime,
+    GetPydanticSchema(
+        lambda _source, _handler: core_schema.union_schema(
+            [
+                core_schema.no_info_after_validator_function(
+                    parse_time, core_schema.str_schema(strict=True)
+                ),
+                core_schema.datetime_schema(strict=True, tz_constraint="aware"),
+            ],
+            mode="left_to_right",
+            custom_error_type="time",
+            custom_error_message=TIME_HELP,
+        )
+    ),
+]
 Int32: TypeAlias = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 Int64: TypeAlias = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 # A JSON list becomes a tuple, which pydantic's strict mode would refuse; the items stay strict.

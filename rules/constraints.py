@@ -262,7 +262,7 @@ class Format(Constraint):
 
     @staticmethod
     @abstractmethod
-    def accepts(text: str) -> bool:
+    def accepts(text: str, /) -> bool:
         """Whether ``text`` has this format."""
 
     def check(self, path: Path, value: Any, old: Any, *, updating: bool) -> Iterator[FieldError]:

@@ -8,6 +8,8 @@ because ``$`` would let a trailing newline pass.
 import re
 from typing import Final
 
+from rules.recall import recalled
+
 MAX_LABEL_BYTES: Final = 63
 """Longest DNS label, label value and name part of a key, in bytes (RFC 1123 § 2.1)."""
 MAX_LONG_NAME_BYTES: Final = 253
@@ -79,12 +81,14 @@ def is_name_part(text: str) -> bool:
     return fits(text, MAX_LABEL_BYTES) and _is_name_part(text) is not None
 
 
+@recalled
 def is_qualified_name(text: str) -> bool:
     """A label key or finalizer: a name part, with an optional domain before it."""
     domain, slash, name = text.rpartition("/")
     return is_name_part(name) and (not slash or is_long_name(domain))
 
 
+@recalled
 def is_prefixed_key(text: str) -> bool:
     """A key whose domain is not optional: a requester's or a responder's name."""
     domain, slash, name = text.partition("/")
@@ -101,6 +105,7 @@ def is_uuid(text: str) -> bool:
     return _is_uuid(text) is not None
 
 
+@recalled
 def is_condition_reason(text: str) -> bool:
     """A condition's reason; its length is judged apart."""
     return _is_condition_reason(text) is not None

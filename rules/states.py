@@ -20,6 +20,7 @@ from rules.api import (
     ResponderStatus,
     TargetResponder,
 )
+from rules.recall import recalled
 from rules.times import format_time
 
 HEARTBEAT_DEADLINE: Final = timedelta(minutes=20)
@@ -58,10 +59,15 @@ def processing_order(responders: Iterable[TargetResponder]) -> list[TargetRespon
     return sorted(responders, key=_rank)
 
 
-def _rank(responder: TargetResponder) -> tuple[bool, int, list[str], str]:
-    domain, _, key = responder.name.partition("/")
+def _rank(responder: TargetResponder) -> tuple[bool, int, tuple[list[str], str]]:
     priority = responder.priority
-    return priority is None, -(priority or 0), domain.split(".")[::-1], key
+    return priority is None, -(priority or 0), _labels(responder.name)
+
+
+@recalled
+def _labels(name: str) -> tuple[list[str], str]:
+    domain, _, key = name.partition("/")
+    return domain.split(".")[::-1], key
 
 
 def condition_of(conditions: Iterable[Condition], type_: str) -> Condition | None:

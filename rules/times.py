@@ -7,16 +7,14 @@ seconds do not exist; a single-digit hour and a zone offset up to 24:60 do. Frac
 
 import re
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
-from typing import Any, Final
+from typing import Final
+
+from rules.recall import recalled
 
 _match = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d?):(\d\d):(\d\d)(?:[.,]\d+)?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
 ).fullmatch
-_REMEMBERED: Final = 4096
-"""Instants kept after parsing; under 1 MB when full."""
-_REMEMBERED_LENGTH: Final = 40
-"""Longer texts are not kept: their fractions could fill any memory."""
+TIME_HELP: Final = "must be an RFC 3339 time such as '2026-07-01T12:00:00Z'"
 _MAX_ZONE_HOURS: Final = 24
 _MAX_ZONE_MINUTES: Final = 60
 
@@ -31,21 +29,15 @@ _LATEST: Final = datetime.max.replace(tzinfo=UTC, microsecond=0)
 _LEAP_YEAR: Final = 2000
 
 
-def parse_time(value: Any) -> datetime:
-    """The instant that ``value`` (text, or already a datetime) names, in UTC.
+@recalled
+def parse_time(text: str) -> datetime:
+    """The instant that ``text`` names, in UTC.
 
     Raises ValueError for anything but an RFC 3339 text with a zone.
     """
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).replace(microsecond=0)
-    text = value if isinstance(value, str) else ""
-    return _parse_again(text) if len(text) <= _REMEMBERED_LENGTH else _parse(text)
-
-
-def _parse(text: str) -> datetime:
     found = _match(text)
     if found is None:
-        raise ValueError("must be an RFC 3339 time such as '2026-07-01T12:00:00Z'")
+        raise ValueError(TIME_HELP)
     year, month, day, hour, minute, second = map(int, found.group(1, 2, 3, 4, 5, 6))
     instant = datetime(year or _LEAP_YEAR, month, day, hour, minute, second, tzinfo=UTC)
     offset = _zone_offset(*found.group(7, 8, 9)) if found.group(7) else None
@@ -55,10 +47,6 @@ def _parse(text: str) -> datetime:
         return instant - offset if offset else instant
     except OverflowError:
         return _EARLIEST if year == 1 else _LATEST
-
-
-# A status carries the same instants write after write, in the new and in the stored object.
-_parse_again = lru_cache(maxsize=_REMEMBERED)(_parse)
 
 
 def _zone_offset(sign: str, hours: str, minutes: str) -> timedelta:

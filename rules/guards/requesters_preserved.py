@@ -17,6 +17,8 @@ _FIELD = Path("status.requesters")
 
 
 def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldError]:
+    if new.status.requesters == old.status.requesters:
+        return
     kept = {requester.name for requester in new.status.requesters}
     dropped = [requester for requester in old.status.requesters if requester.name not in kept]
     has_room = len(new.status.requesters) < MAX_REQUESTERS

@@ -64,11 +64,11 @@ def test_only_differences_between_instants_count(chance: random.Random, seconds:
 
 @given(CHANCE)
 def test_the_order_of_the_lists_does_not_matter(chance: random.Random) -> None:
-    (case,) = Generator(chance).cases(1)
+    case = Generator(chance).status_update()
     moved = copy.deepcopy(case)
     for name in ("targetResponders", "responders"):
-        for document in (moved["object"], moved["oldObject"] or {}):
-            document.get("status", {}).get(name, []).reverse()
+        for key in ("object", "oldObject"):
+            moved[key]["status"].get(name, []).reverse()
     # Positions differ; which of two equal keys is the repeated one differs too.
     first, second = judge(case), judge(moved)
     if all(rule != "unique-keys" for rule, _, _ in findings(first)):

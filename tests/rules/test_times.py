@@ -1,7 +1,5 @@
 """Instants are read as Go reads them; the table was made with Go 1.26's ``time.Parse``."""
 
-from datetime import UTC, datetime, timedelta, timezone
-
 import pytest
 
 from rules.times import ZERO, format_time, parse_time
@@ -34,18 +32,12 @@ def test_accepted(text: str, instant: str) -> None:
         "2026-02-29T00:00:00Z", "0000-13-01T00:00:00Z", "10000-01-01T00:00:00Z", "2026-07-01",
         "2026-07-01T12:00:00.Z", "2026-07-01T12:00:00+25:00", "2026-07-01T12:00:00+00:61",
         " 2026-07-01T12:00:00Z", "2026-07-01T12:00:00Z\n", "٢٠٢٦-07-01T12:00:00Z",
-        "", 1, None, True,
+        "",
     ],
 )  # fmt: skip
-def test_refused(text: object) -> None:
+def test_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - Python words some of these
         parse_time(text)
-
-
-def test_a_datetime_is_brought_to_utc_and_whole_seconds() -> None:
-    there = timezone(timedelta(hours=2))
-    given = datetime(2026, 7, 1, 14, 0, 0, 999, tzinfo=there)
-    assert parse_time(given) == datetime(2026, 7, 1, 12, tzinfo=UTC)
 
 
 def test_years_beyond_python_keep_their_place_in_the_order() -> None:
