@@ -563,7 +563,7 @@ _ACTIVE_REPORTS: Final = _Rule(
         !has(oldSelf.responders) || !has(self.responders) || oldSelf.responders.all(o,
           o in self.responders || !has(self.targetResponders)
           || self.targetResponders.exists(t, t.name == o.name && {_is("t", _ACTIVE)})
-          || self.responders.exists(n, n.name == o.name && {_same_report("n", "o")}))
+          || self.responders.all(n, n.name != o.name || ({_same_report("n", "o")})))
     """,
     message="an entry may change only while its responder is 'Active'",
     field="responders",
