@@ -72,15 +72,13 @@ def throughput(folder: Path, seconds: int, rounds: int, console: Console) -> Fig
                     ready[name].append(server.ready_seconds)
                     loads[name] = _press_admitted(server, folder, connections, seconds)
             pairs[connections].append(loads)
-    table = Table(
-        "connections", "usher req/s", "go req/s", "ratio", "usher p50/p99 ms", "go p50/p99"
-    )
+    table = Table("", "usher req/s", "go req/s", "ratio", "p50/p99 ms", "go p50/p99", "µs", "go µs")
     result: Figures = {"ready_seconds": {name: _median(ready[name]) for name in NAMES}}
     for connections, runs in pairs.items():
         summary = {
             name: {
                 field: _median([asdict(run[name])[field] for run in runs])
-                for field in ("per_second", "p50", "p99", "errors")
+                for field in ("per_second", "p50", "p99", "errors", "processor")
             }
             for name in NAMES
         }
@@ -90,7 +88,8 @@ def throughput(folder: Path, seconds: int, rounds: int, console: Console) -> Fig
             str(connections),
             *(f"{summary[name]['per_second']:.0f}" for name in NAMES),
             f"{_median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})",
-            *(f"{summary[name]['p50']:.2f} / {summary[name]['p99']:.2f}" for name in NAMES),
+            *(f"{summary[name]['p50']:.2f}/{summary[name]['p99']:.2f}" for name in NAMES),
+            *(f"{summary[name]['processor']:.0f}" for name in NAMES),
         )
     console.print(table)
     starts = ", ".join(
@@ -104,9 +103,9 @@ def _press_admitted(server: Server, folder: Path, connections: int, seconds: int
     answer = json.loads(ask(server, folder, review(datetime.now(UTC))))
     if not answer["response"]["allowed"]:
         raise RuntimeError(f"{server.name} denies the review: {answer}")
-    press(server.url, review(datetime.now(UTC)), folder, connections=connections, seconds=1)
+    press(server, review(datetime.now(UTC)), folder, connections=connections, seconds=1)
     body = review(datetime.now(UTC))
-    return press(server.url, body, folder, connections=connections, seconds=seconds)
+    return press(server, body, folder, connections=connections, seconds=seconds)
 
 
 def patches(folder: Path, count: int, rounds: int, console: Console) -> Figures:
@@ -142,7 +141,7 @@ def memory(folder: Path, requests: int, console: Console) -> Figures:
         for step in range(1, _MEMORY_STEPS + 1):
             while steps[-1]["requests"] < requests * step // _MEMORY_STEPS:
                 body = review(datetime.now(UTC))
-                done = press(server.url, body, folder, connections=8, seconds=10)
+                done = press(server, body, folder, connections=8, seconds=10)
                 steps.append(
                     {"requests": steps[-1]["requests"] + done.requests, "mib": server.memory()}
                 )

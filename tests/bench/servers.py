@@ -1,5 +1,6 @@
 """The two webhooks that are compared, each on one core, with the same certificate."""
 
+import os
 import socket
 import ssl
 import subprocess
@@ -21,6 +22,8 @@ SERVER_CORE: Final = "0"
 LOAD_CORE: Final = "1"
 _PATIENCE_SECONDS: Final = 30.0
 
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+
 
 @dataclass(frozen=True, slots=True)
 class Server:
@@ -35,6 +38,10 @@ class Server:
     def memory(self) -> float:
         """Resident memory in MiB, of the process and its children."""
         return sum(_resident(pid) for pid in _family(self.process.pid)) / 1024
+
+    def processor_seconds(self) -> float:
+        """Processor time so far, of the process and its children."""
+        return sum(_processor_ticks(pid) for pid in _family(self.process.pid)) / _TICKS
 
 
 def issue_certificates(folder: Path) -> Path:
@@ -103,6 +110,13 @@ def _resident(pid: int) -> int:
         if line.startswith("VmRSS:"):
             return int(line.split()[1])
     return 0
+
+
+def _processor_ticks(pid: int) -> int:
+    # The command stands in brackets and may hold spaces; utime and stime are the 12th and 13th
+    # fields behind it (proc(5)).
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
 
 
 def ask(server: Server, folder: Path, body: bytes) -> bytes:

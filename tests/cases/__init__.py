@@ -91,7 +91,7 @@ def _wanted(rule: str, violation: Mapping[str, str]) -> Wanted:
 
 def change(
     base: Mapping[str, Any],
-    set: Mapping[str, Any] = {},
+    set: Mapping[str, Any] = {},  # noqa: A002 - the word of the case files
     unset: Iterable[str] = (),
 ) -> dict[str, Any]:
     """A copy of ``base`` with some fields set and others removed, named by field path."""
