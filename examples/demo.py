@@ -119,3 +119,7 @@ def reviews(now: datetime) -> Iterator[tuple[str, dict[str, Any]]]:
                 },
             },
         )
+
+
+if __name__ == "__main__":
+    main()

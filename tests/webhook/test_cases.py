@@ -1,4 +1,4 @@
-"""Every case of ``tests/cases`` over HTTP: verdict, code, causes, warnings and audit annotations."""
+"""Every case of ``tests/cases`` over HTTP: verdict, causes, warnings and audit annotations."""
 
 import json
 from typing import Any
