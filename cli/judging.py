@@ -102,17 +102,17 @@ def _unsound(manifest: Manifest) -> Iterator[Finding]:
     """Why the object cannot be judged; nothing for sound objects and for kinds without rules."""
     shape = manifest.shape
     if shape is not None or manifest.value is None:
-        for problem, path in manifest.problems:
+        for problem in manifest.problems:
             yield Finding(
                 rule=checks.JSON_VALUES,
                 message=printable(problem.message),
                 severity=Severity.ERROR,
                 line=problem.line,
                 column=problem.column,
-                field=printable(path),
+                field=printable(problem.path),
                 broken=True,
             )
-        if any(manifest.problems):
+        if manifest.problems:
             return
     if shape is None:
         yield from _misnamed(manifest)

@@ -1,13 +1,14 @@
 """From documents to the objects in them: one each, or the items of a List."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cli.documents import Document, Unreadable, read_documents
 from cli.findings import ObjectName
 from cli.places import Place, locate
-from cli.yaml_values import Problem, Step
+from cli.yaml_values import Problem
 from rules.decode import SHAPES, Shape
 
 
@@ -18,6 +19,8 @@ class Manifest:
     document: Document
     value: Any
     """The object as a JSON value, without nulls."""
+    problems: tuple[Problem, ...]
+    """What is wrong with the text of this object; the steps of each lead from the object on."""
     item: int | None = None
     """Its place in the ``items`` of a List, counted from 0; None outside of Lists."""
 
@@ -30,27 +33,18 @@ class Manifest:
         return "" if self.item is None else f"items[{self.item}]"
 
     @property
-    def problems(self) -> Iterator[tuple[Problem, str]]:
-        """What is wrong with the text of this object, each with its field path inside it."""
-        for problem in self.document.problems:
-            steps = problem.steps
-            if self.item is not None:
-                if steps[:2] == ("items", self.item):
-                    steps = steps[2:]
-                elif self.item > 0 or len(steps) > 1:
-                    continue  # another item's; what is wrong with the List is told once
-            yield problem, _path(steps)
-
-    @property
     def name(self) -> ObjectName:
         """What the object calls itself."""
-        metadata = self.value.get("metadata") if isinstance(self.value, dict) else None
         return ObjectName(
             api_version=_text(self.value, "apiVersion"),
             kind=_text(self.value, "kind"),
-            namespace=_text(metadata, "namespace"),
-            name=_text(metadata, "name") or _text(metadata, "generateName"),
+            namespace=_text(self._metadata, "namespace"),
+            name=_text(self._metadata, "name"),
         )
+
+    @property
+    def _metadata(self) -> Any:
+        return self.value.get("metadata") if isinstance(self.value, dict) else None
 
     @property
     def group_version(self) -> tuple[str, str]:
@@ -76,17 +70,29 @@ def read_manifests(name: str, data: bytes) -> Iterator[Manifest | Unreadable]:
 def _objects(document: Document) -> Iterator[Manifest]:
     items = _items(document.value)
     if items is None:
-        yield Manifest(document, document.value)
+        yield Manifest(document, document.value, document.problems)
         return
+    problems = _problems_by_item(document.problems)
     api_version = _text(document.value, "apiVersion")
     kind = _text(document.value, "kind").removesuffix("List")
     for position, item in enumerate(items):
+        value = item
         if kind and isinstance(item, dict):
             # API servers leave both out in typed lists, kubectl does not.
-            named = {"apiVersion": api_version, "kind": kind, **item}
-            yield Manifest(document, named, position)
-        else:
-            yield Manifest(document, item, position)
+            value = {"apiVersion": api_version, "kind": kind, **item}
+        yield Manifest(document, value, tuple(problems[position]), position)
+
+
+def _problems_by_item(problems: Iterable[Problem]) -> defaultdict[int, list[Problem]]:
+    """The problems of each item; what is wrong with the List itself is told with the first."""
+    found: defaultdict[int, list[Problem]] = defaultdict(list)
+    for problem in problems:
+        match problem.steps:
+            case ("items", int(position), *rest):
+                found[position].append(replace(problem, steps=tuple(rest)))
+            case _:
+                found[0].append(problem)
+    return found
 
 
 def _items(value: Any) -> list[Any] | None:
@@ -94,11 +100,6 @@ def _items(value: Any) -> list[Any] | None:
         return None
     items = value.get("items")
     return items if isinstance(items, list) else None
-
-
-def _path(steps: tuple[Step, ...]) -> str:
-    parts = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps if step != "")
-    return "".join(parts).removeprefix(".")
 
 
 def _text(value: Any, key: str) -> str:

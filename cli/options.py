@@ -160,9 +160,11 @@ def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> N
         raise InputError(f"--config {path}: must be YAML: {error}") from None
     if not isinstance(content, dict):
         raise InputError(f"--config {path}: must be a map of flags to values")
-    known = _all_flags()
+    known = _flags(ctx.command)
     settings = {}
     for key, value in content.items():
+        if key not in known:
+            known = _all_flags()
         if key not in known:
             raise InputError(f"--config {path}: unknown key '{key}'{nearest(key, known)}")
         settings[known[key].name] = _setting(path, key, known[key], value)
@@ -183,14 +185,20 @@ def _setting(path: Path, key: str, option: click.Parameter, value: Any) -> Any:
 
 
 def _all_flags() -> dict[str, click.Parameter]:
-    """Every command's long flags, without dashes: one file may serve all commands."""
+    """Every command's long flags: one file may serve all commands. Imports all of them."""
     from cli.main import usher  # noqa: PLC0415 - the commands import this module
 
-    context = click.Context(usher)
+    flags: dict[str, click.Parameter] = {}
+    for name in usher.list_commands(click.Context(usher)):
+        flags |= _flags(importlib.import_module(f"cli.{name}").command)
+    return flags
+
+
+def _flags(command: click.Command) -> dict[str, click.Parameter]:
+    """A command's long flags, without dashes."""
     return {
         flag.removeprefix("--"): parameter
-        for name in usher.list_commands(context)
-        for parameter in importlib.import_module(f"cli.{name}").command.params
+        for parameter in command.params
         for flag in parameter.opts
         if flag.startswith("--") and flag != "--config"
     }

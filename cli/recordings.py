@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import IO, Any, Final
 
 from rules.decode import DecodeError, load
+from rules.field import Path
 from rules.times import parse_time
 
 MAX_LINE: Final = 8 * 2**20
@@ -53,10 +54,16 @@ def read_review(line: Line, now: datetime) -> tuple[Any, datetime]:
     value = line.load()
     if not isinstance(value, dict) or "review" not in value:
         return value, now
+    own = value.get("now")
+    if own is None:
+        return value["review"], now
     try:
-        return value["review"], parse_time(value["now"]) if "now" in value else now
+        return value["review"], parse_time(own if isinstance(own, str) else "")
     except ValueError as error:
-        raise DecodeError(f"now: {error}") from None
+        raise DecodeError(str(error), _NOW) from None
+
+
+_NOW: Final = Path("now")
 
 
 @dataclass(frozen=True, slots=True)

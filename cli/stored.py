@@ -38,9 +38,11 @@ class StoredObjects:
         ``alone`` says that there is no other manifest: then a single stored object is the one,
         whatever its name. Raises NoSingleMatch.
         """
+        if not manifest.name.name:
+            return None  # generateName: an object that does not exist yet
+        namespace = manifest.name.namespace
         if alone and len(self._objects) == 1:
             return self._objects[0] if _same_kind(self._objects[0].manifest, manifest) else None
-        namespace = manifest.name.namespace
         named = self._named.get(_key(manifest), [])
         exact = [stored for stored in named if stored.manifest.name.namespace == namespace]
         found = exact or [

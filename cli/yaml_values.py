@@ -35,6 +35,12 @@ class Problem:
     steps: tuple[Step, ...] = ()
     """The keys and positions that lead to the value which holds the problem."""
 
+    @property
+    def path(self) -> str:
+        """The field path that the steps make."""
+        parts = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.steps)
+        return "".join(parts).removeprefix(".")
+
 
 @dataclass(slots=True)
 class Value:
@@ -263,10 +269,11 @@ class _Builder:
         self._complain(f"must be plain JSON values, without the tag {short}", place)
 
     def _complain(self, message: str, place: Place) -> None:
-        steps = tuple(
-            frame.key or "" if isinstance(frame.value, dict) else len(frame.value)
+        keys = (
+            frame.key if isinstance(frame.value, dict) else len(frame.value)
             for frame in self._frames
         )
+        steps = tuple(key for key in keys if key is not None)
         self.result.problems.append(Problem(message, place.line, place.column, steps))
 
     def _place_of(self, event: yaml.Event) -> Place:

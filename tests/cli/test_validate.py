@@ -1,12 +1,16 @@
 """``usher validate``: what is judged, as what, and where the findings point."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cli import judging
 from rules.decode import SHAPES
+from rules.evaluate import Policy, Verdict, evaluate
+from rules.request import Request, User
 from tests.cli.conftest import NOW, Run, Usher
 
 REQUEST = """\
@@ -86,7 +90,7 @@ def test_text_output_reads_like_a_compiler(usher: Usher) -> None:
     run = usher("validate", _write(REQUEST.replace("  intent: Eviction\n", "")))
     finding, summary = run.stdout.splitlines()
     assert finding == (
-        "file.yaml:5:1: error: spec.intent: Required value [required-fields] "
+        "file.yaml:5:1: error: spec.intent: Required value: must be set [required-fields] "
         "(EvictionRequest drain-db-0)"
     )
     assert summary == "1 file, 1 document: 1 error, 0 warnings, 0 skipped"
@@ -169,6 +173,14 @@ def test_problems_in_a_list_belong_to_their_item(usher: Usher) -> None:
     run = usher("validate", "-o", "json", _write(text))
     assert run.exit_code == 2
     assert _found(run) == [("error", 5, "spec", "json-values")]
+
+
+def test_a_long_list_with_many_problems_is_no_trouble(usher: Usher) -> None:
+    item = "- {apiVersion: v1, kind: Pod, a: 1, a: 2}\n"
+    start = time.perf_counter()
+    run = usher("validate", _write("kind: List\nitems:\n" + item * 10_000))
+    assert "10000 errors" in run.stdout
+    assert time.perf_counter() - start < 20
 
 
 def test_an_empty_list_is_fine(usher: Usher) -> None:
@@ -366,6 +378,18 @@ spec:
     assert _found(run) == [("error", 11, field, "unreserved-domains")]
 
 
+@pytest.mark.parametrize("text", ["db.acme.io/failover", "{}", "5", '["x"]', '{"a": 1, "a": 2}'])
+def test_an_annotation_that_cannot_be_read(usher: Usher, text: str) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"annotations": {"usher.dev/eviction-responders": text}},
+    }
+    run = usher("validate", "-o", "json", "-", stdin=json.dumps(pod))
+    field = "metadata.annotations[usher.dev/eviction-responders]"
+    assert _found(run) == [("error", 1, field, "readable-annotation")]
+
+
 SIX = "[{}]".format(", ".join(f"{{name: a.io/x{i}, priority: 10000}}" for i in range(6)))
 
 
@@ -466,6 +490,12 @@ def test_several_objects_are_matched_by_name(usher: Usher) -> None:
     assert _found(update)[1:] == [("error", 11, "", "stored-object")]
 
 
+def test_an_object_without_a_name_of_its_own_is_always_new(usher: Usher) -> None:
+    unnamed = REQUEST.replace("name: drain-db-0", "generateName: drain-")
+    assert _change(usher, unnamed, unnamed).exit_code == 0
+    assert _change(usher, unnamed, f"{unnamed}---\n{unnamed}").exit_code == 0
+
+
 def test_a_new_object_of_another_kind_is_judged_as_created(usher: Usher) -> None:
     assert _change(usher, REQUEST, EVICTION).exit_code == 0
 
@@ -532,3 +562,17 @@ def test_the_present_is_the_default_time(usher: Usher) -> None:
     assert json.loads(run.stdout)["now"] != NOW
     fixed = usher("validate", "-o", "json", "--now", NOW, "file.yaml")
     assert json.loads(fixed.stdout)["now"] == NOW
+
+
+def test_as_fills_the_user_of_the_request(usher: Usher, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Request] = []
+
+    def watch(request: Request, policy: Policy) -> Verdict:
+        seen.append(request)
+        return evaluate(request, policy)
+
+    monkeypatch.setattr(judging, "evaluate", watch)
+    usher("validate", "--as", "alice", "--as-group", "a", "--as-group", "b", _write(REQUEST))
+    assert seen[0].user == User("alice", ("a", "b"))
+    usher("validate", "file.yaml", env={"USHER_AS": "bob", "USHER_AS_GROUP": "c d"})
+    assert seen[1].user == User("bob", ("c", "d"))
