@@ -84,7 +84,7 @@ class FieldError:
         return f"{self.field}: {self.message}"
 
 
-def required(field: Path, detail: str = "") -> FieldError:
+def required(field: Path, detail: str = "must be set") -> FieldError:
     """``field`` is missing or empty."""
     return FieldError(ErrorType.REQUIRED, field, detail)
 

@@ -26,7 +26,7 @@ def test_paths_render_themselves() -> None:
 
 
 def test_messages() -> None:
-    assert required(FIELD).message == "Required value"
+    assert required(FIELD).message == "Required value: must be set"
     assert required(FIELD, "say it").message == "Required value: say it"
     assert forbidden(FIELD, "not now").message == "Forbidden: not now"
     assert invalid(FIELD, "x", "must be y").message == 'Invalid value: "x": must be y'

@@ -71,7 +71,8 @@ def test_a_denial_says_all_that_is_wrong(site: Running) -> None:
 def test_a_single_cause_stands_without_brackets(site: Running) -> None:
     message = site.call(refused_creation()).response["status"]["message"]
     assert message == (
-        'EvictionRequest.lifecycle.k8s.io "drain-web-0" is invalid: spec.intent: Required value'
+        'EvictionRequest.lifecycle.k8s.io "drain-web-0" is invalid: spec.intent: Required value: '
+        "must be set"
     )
 
 
