@@ -17,6 +17,7 @@ from cli.exits import CLEAN, INTERNAL, OUTPUT_CLOSED, OutputClosed
 _SUMMARIES: Final = {
     "crds": "Print the CustomResourceDefinitions, generated from the model.",
     "explain": "Explain a rule, or list all of them.",
+    "plan": "Print what the controller would write.",
     "replay": "Answer recorded admission requests.",
     "serve": "Run the admission webhook.",
     "validate": "Judge manifests offline.",

@@ -1,0 +1,1 @@
+"""The controller: EvictionRequests become Evictions, responders take turns, evictions end."""

@@ -1,0 +1,169 @@
+"""What a plan may depend on: the objects that the controller can see, as frozen values.
+
+Evictions and EvictionRequests have the shapes of :mod:`rules.api`; a pod is cut down to what
+decides about its eviction. Source: ``k8s.io/api/core/v1/types.go``.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated, Final, NamedTuple, TypeVar
+
+from pydantic import Field
+
+from rules.api import (
+    Eviction,
+    EvictionRequest,
+    EvictionResponder,
+    ObjectMeta,
+    PodReference,
+    Shape,
+    Time,
+)
+
+_LIST: Final = Field(strict=False)
+
+
+class PodMeta(Shape):
+    """The fields of a pod's metadata that count."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    deletion_timestamp: Time | None = None
+    """When the pod's grace ends; set as soon as somebody has deleted it."""
+    annotations: dict[str, str] = Field(default_factory=dict)
+
+
+class InitContainer(Shape):
+    """An init container; a restartable one (``Always``) runs as long as the pod does."""
+
+    name: str = ""
+    restart_policy: str = ""
+
+
+class PodSpec(Shape):
+    """The fields of a pod's spec that count."""
+
+    eviction_responders: Annotated[tuple[EvictionResponder, ...], _LIST] = ()
+    scheduling_group: object = None
+    """Anything but None: the pod belongs to a PodGroup."""
+    init_containers: Annotated[tuple[InitContainer, ...], _LIST] = ()
+
+
+class Terminated(Shape):
+    """How a container ended."""
+
+    finished_at: Time | None = None
+
+
+class ContainerState(Shape):
+    """Where a container stands."""
+
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Shape):
+    """What is known of a container."""
+
+    name: str = ""
+    state: ContainerState = ContainerState()
+
+
+class PodStatus(Shape):
+    """The fields of a pod's status that count."""
+
+    phase: str = ""
+    container_statuses: Annotated[tuple[ContainerStatus, ...], _LIST] = ()
+    init_container_statuses: Annotated[tuple[ContainerStatus, ...], _LIST] = ()
+
+
+class Pod(Shape):
+    """A pod, as far as its eviction is concerned."""
+
+    metadata: PodMeta = PodMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class Key(NamedTuple):
+    """Which object to plan for."""
+
+    namespace: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> "Key":
+        """The key ``<namespace>/<name>``, as work queues hold it. Raises ValueError."""
+        namespace, slash, name = text.partition("/")
+        if not (namespace and slash and name) or "/" in name:
+            raise ValueError("must be <namespace>/<name>")
+        return cls(namespace, name)
+
+
+KnownT = TypeVar("KnownT", Pod, Eviction, EvictionRequest)
+
+
+class Snapshot(Shape):
+    """Everything that a plan may depend on, besides the instant.
+
+    For one key that is: the object itself, the pod that its target names, every Eviction and
+    EvictionRequest with the same target UID, and every Eviction in the namespace that is named
+    after that pod. More does no harm; the lists are searched from front to back.
+    """
+
+    pods: Annotated[tuple[Pod, ...], _LIST] = ()
+    evictions: Annotated[tuple[Eviction, ...], _LIST] = ()
+    eviction_requests: Annotated[tuple[EvictionRequest, ...], _LIST] = ()
+    terminal_times: dict[str, Time] = Field(default_factory=dict)
+    """Eviction UID → what :attr:`controller.planning.writes.Plan.terminal_time` said last."""
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod of that name, whatever its UID."""
+        return _named(self.pods, Key(namespace, name))
+
+    def eviction(self, key: Key) -> Eviction | None:
+        """The Eviction ``key``, None if it does not exist (any more)."""
+        return _named(self.evictions, key)
+
+    def eviction_request(self, key: Key) -> EvictionRequest | None:
+        """The EvictionRequest ``key``, None if it does not exist (any more)."""
+        return _named(self.eviction_requests, key)
+
+    def evictions_of(self, namespace: str, pod: PodReference) -> list[Eviction]:
+        """All Evictions of the pod with that UID."""
+        return [
+            eviction
+            for eviction in self.evictions
+            if _aims_at(eviction.metadata, eviction.spec.target.pod, namespace, pod)
+        ]
+
+    def requests_of(self, namespace: str, pod: PodReference) -> list[EvictionRequest]:
+        """All EvictionRequests for the pod with that UID, those being deleted included."""
+        return [
+            request
+            for request in self.eviction_requests
+            if _aims_at(request.metadata, request.spec.target.pod, namespace, pod)
+        ]
+
+    def eviction_names(self, namespace: str) -> frozenset[str]:
+        """The names that Evictions have in that namespace."""
+        return frozenset(
+            e.metadata.name for e in self.evictions if e.metadata.namespace == namespace
+        )
+
+    def terminal_time(self, eviction: Eviction) -> datetime | None:
+        """What is remembered of when the target of ``eviction`` ended."""
+        return self.terminal_times.get(eviction.metadata.uid)
+
+
+def _named(objects: Iterable[KnownT], key: Key) -> KnownT | None:
+    for known in objects:
+        if known.metadata.name == key.name and known.metadata.namespace == key.namespace:
+            return known
+    return None
+
+
+def _aims_at(
+    metadata: ObjectMeta, aim: PodReference | None, namespace: str, pod: PodReference
+) -> bool:
+    return aim is not None and aim.uid == pod.uid and metadata.namespace == namespace
