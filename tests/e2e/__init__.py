@@ -1,0 +1,1 @@
+"""End to end: real API servers, the real ``usher serve``, the real kubectl."""
