@@ -9,8 +9,9 @@ import click
 from pydantic.alias_generators import to_camel
 
 from cli.exits import InputError
-from cli.options import CONTEXT_SETTINGS, common_options, nearest
+from cli.options import CONTEXT_SETTINGS, common_options
 from cli.reference import TIERS, Entry, entries
+from cli.suggestions import nearest
 
 
 @click.command(

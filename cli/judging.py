@@ -9,8 +9,8 @@ from cli import checks
 from cli.documents import Unreadable
 from cli.findings import DocumentReport, Finding, ObjectName, Severity
 from cli.manifests import Manifest
-from cli.options import nearest
 from cli.stored import NoSingleMatch, StoredObjects
+from cli.suggestions import nearest
 from rules.api import API_VERSION, GROUP, RESPONDERS_ANNOTATION, VERSION, EvictionResponder, Pod
 from rules.decode import SHAPES, DecodeError, Shape, decode_object, load, unknown_fields
 from rules.evaluate import Policy, evaluate

@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from cli.exits import CLEAN, INTERNAL, OUTPUT_CLOSED, OutputClosed
+from cli.suggestions import nearest
 
 _SUMMARIES: Final = {
     "crds": "Print the CustomResourceDefinitions, generated from the model.",
@@ -38,7 +39,7 @@ class Commands(click.Group):
         if cmd_name not in _SUMMARIES:
             if cmd_name.startswith("-"):
                 return None  # an option of ours that does not exist: click's own error
-            raise click.exceptions.NoSuchCommand(cmd_name, possibilities=_SUMMARIES, ctx=ctx)
+            raise click.UsageError(f"no command '{cmd_name}'{nearest(cmd_name, _SUMMARIES)}", ctx)
         command: click.Command = importlib.import_module(f"cli.{cmd_name}").command
         return command
 

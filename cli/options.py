@@ -3,9 +3,8 @@
 Precedence: flag > environment (``USHER_PORT`` for ``--port``) > file > default.
 """
 
-import difflib
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -14,6 +13,7 @@ import click
 import yaml
 
 from cli.exits import InputError
+from cli.suggestions import nearest
 from rules.catalog import GUARDS
 from rules.evaluate import Policy
 from rules.rule import DEFAULT_RESPONSE_BUDGET, Enforcement
@@ -139,13 +139,6 @@ def logger(flags: Mapping[str, Any]) -> Any:
 
     logs.configure(flags["log_format"], flags["log_level"])
     return structlog.get_logger()
-
-
-def nearest(word: str, words: Iterable[str]) -> str:
-    """A hint such as "; did you mean 'port'?", or ""."""
-    close = difflib.get_close_matches(word, words)
-    quoted = " or ".join(f"'{match}'" for match in close)
-    return f"; did you mean {quoted}?" if close else ""
 
 
 def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> None:

@@ -85,7 +85,7 @@ def test_the_version(usher: Usher) -> None:
 def test_a_mistyped_command(usher: Usher) -> None:
     run = usher("valdate")
     assert run.exit_code == 2
-    assert "Did you mean 'validate'?" in run.stderr
+    assert "no command 'valdate'; did you mean 'validate'?" in run.stderr
 
 
 def test_a_mistyped_option_before_the_command(usher: Usher) -> None:

@@ -222,6 +222,7 @@ def test_colours_on_a_terminal_only_and_never_with_no_color(tmp_path: Path, ushe
     directory = str(tmp_path)
     assert "\x1b" not in _run(usher, "text")
     assert b"\x1b[31m" in _on_a_terminal("validate", directory, env={})
+    assert b"Judging" in _on_a_terminal("validate", directory, env={})
     plain = _on_a_terminal("validate", directory, env={"NO_COLOR": "1"})
     assert b"[prefixed-keys]" in plain
     assert b"\x1b[31m" not in plain

@@ -246,7 +246,7 @@ def test_an_unreadable_file_does_not_stop_the_others(usher: Usher, monkeypatch: 
         (["--enforce", "first-sinc=off", "."], "did you mean 'first-sync'?"),
         (["--enforce", "first-sync=never", "."], "must be one of deny, warn, audit, off"),
         (["--output", "xml", "."], "'json'"),
-        (["--strickt", "."], "Did you mean '--strict'?"),
+        (["--strickt", "."], "--strict"),
     ],
 )
 def test_bad_usage_says_what_to_do(usher: Usher, arguments: list[str], message: str) -> None:
