@@ -5,6 +5,7 @@ import json
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from rules.api import API_VERSION
@@ -42,13 +43,12 @@ class Cluster:
         for definition in definitions():
             answer = self.api("POST", _CRDS, definition)
             assert answer.ok, answer.message
-        for definition in definitions():
-            plural = definition["spec"]["names"]["plural"]
-            # Served, and its storage ready: just after its creation a resource answers 404 or 429.
-            eventually(
-                lambda path=f"/apis/{API_VERSION}/{plural}": self.api("GET", path).ok,
-                f"{plural} are served",
-            )
+        for resource in ("evictions", "evictionrequests"):
+            # Just after its creation a resource answers 404, and then 429 for a moment.
+            eventually(partial(self._is_served, resource), f"{resource} are served")
+
+    def _is_served(self, resource: str) -> bool:
+        return self.api("GET", f"/apis/{API_VERSION}/{resource}").ok
 
     def new_namespace(self, labels: Mapping[str, str] | None = None) -> str:
         """Create a namespace that nobody else uses; return its name."""

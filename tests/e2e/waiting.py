@@ -11,7 +11,7 @@ _PAUSE: Final = 0.05
 T = TypeVar("T")
 
 
-def eventually(condition: Callable[[], T], what: str) -> T:
+def eventually(condition: Callable[[], T | None], what: str) -> T:
     """Poll until ``condition`` returns something true, and return it."""
     deadline = time.monotonic() + PATIENCE
     while True:
