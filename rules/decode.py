@@ -6,6 +6,7 @@ UTF-8, huge integers and deep nesting are errors. ``null`` means the same as an 
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -14,7 +15,7 @@ import orjson
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from rules.api import GROUP, VERSION, Eviction, EvictionRequest, EvictionResponder, Pod
-from rules.declared import fields_of, model_in
+from rules.declared import Field, fields_of, model_in
 from rules.field import Path
 from rules.request import Judged
 
@@ -168,20 +169,24 @@ def _decode_like(document: Any, twin: Any, decoded: ModelT, path: Path) -> Model
     if type(document) is not dict or document.keys() != twin.keys():
         return decode_model(type(decoded), document, path)
     changes: dict[str, Any] = {}
-    for field in fields_of(type(decoded)):
-        item, known = document.get(field.name), twin.get(field.name)
-        if item == known:
-            continue
-        value = getattr(decoded, field.attribute)
+    for name in [name for name, item in document.items() if item != twin[name]]:
+        field = _fields_by_name(type(decoded)).get(name)
+        if field is None:
+            continue  # no rule reads it
+        value, inner = getattr(decoded, field.attribute), path.child(name)
         if isinstance(value, BaseModel):
-            changes[field.attribute] = _decode_like(item, known, value, path.child(field.name))
-        elif field.model is not None and type(item) is list:
-            pairs = list(zip(known, value, strict=True))
-            inner = path.child(field.name)
-            changes[field.attribute] = _decode_items(item, pairs, field.model, inner)
+            changes[field.attribute] = _decode_like(document[name], twin[name], value, inner)
+        elif field.model is not None and type(document[name]) is list:
+            known = list(zip(twin[name], value, strict=True))
+            changes[field.attribute] = _decode_items(document[name], known, field.model, inner)
         else:
             return decode_model(type(decoded), document, path)
     return decoded.model_copy(update=changes) if changes else decoded
+
+
+@cache
+def _fields_by_name(model: type[BaseModel]) -> dict[str, Field]:
+    return {field.name: field for field in fields_of(model)}
 
 
 def _decode_items(

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from rules.decode import SHAPES, DecodeError, Shape, decode_object
+from rules.decode import SHAPES, Decoded, DecodeError, Shape, decode_object
 from rules.evaluate import Verdict, Violation
 from rules.field import Path
 from rules.request import STATUS, Operation, Request, User
@@ -75,12 +75,13 @@ def decode(raw: Any, now: datetime) -> Review:
     judged = None
     shape = _shape(kind, resource, subresource)
     if shape is not None:
-        new, old = _objects(request, operation)
+        document, stored = _objects(request, operation)
+        new = _shaped(shape, document, "object")
         judged = Request(
             operation=operation,
             now=now,
-            object=_shaped(shape, new, "object"),
-            old_object=_shaped(shape, old, "oldObject"),
+            object=new,
+            old_object=_shaped(shape, stored, "oldObject", Decoded(document, new)),
             subresource=subresource,
             name=name,
             namespace=namespace,
@@ -195,13 +196,13 @@ def _objects(request: Mapping[str, Any], operation: Operation) -> tuple[Any, Any
     return new, old if operation == Operation.UPDATE else None
 
 
-def _shaped(shape: Shape, document: Any, key: str) -> Any:
+def _shaped(shape: Shape, document: Any, key: str, like: Decoded | None = None) -> Any:
     if document is None:
         return None
-    path = _REQUEST.child(key)
     try:
-        return decode_object(shape, _object(document, path))
+        return decode_object(shape, _object(document, _REQUEST.child(key)), like=like)
     except DecodeError as error:
+        path = _REQUEST.child(key)
         inner = error.path.removeprefix(path)
         raise DecodeError(error.detail, path.child(inner) if inner else path) from None
 
