@@ -108,6 +108,8 @@ class Server:
             self._pool.close_idle()
             rest = self._settings.timeout + LINGER_SECONDS
             await _first(rest, self._pool.emptied(), shutdown.hurried.wait())
+            self._pool.abort()
+            await _first(SHUTDOWN_SECONDS, self._pool.emptied())
 
     async def _drain(self, shutdown: Shutdown) -> None:
         """Serve on until nobody sends new calls any more, but make every caller connect anew."""

@@ -116,6 +116,11 @@ class Connections:
         for connection in [each for each in self.open if each.idle]:
             connection.close()
 
+    def abort(self) -> None:
+        """End all connections, whatever is happening on them."""
+        for connection in list(self.open):
+            connection.abort()
+
 
 class Connection(BaseProtocol):
     """One connection. It is idle, or reads a head, or a body, or drops what it won't read."""
@@ -194,8 +199,8 @@ class Connection(BaseProtocol):
         """End what takes too long."""
         if self._exchange is not None:
             self._give_up(self._pool.application.refuse(408, "the body must arrive in time"))
-        elif self._closing and self.transport is not None:
-            self.transport.abort()
+        elif self._closing:
+            self.abort()
         else:
             self.close()
 
@@ -205,6 +210,12 @@ class Connection(BaseProtocol):
         self.expires = perf_counter() + LINGER_SECONDS
         if self.transport is not None:
             self.transport.close()
+
+    def abort(self) -> None:
+        """Close, and forget what is not sent yet."""
+        self._closing = True
+        if self.transport is not None:
+            self.transport.abort()
 
     def _receive(self, head: RawRequestMessage, payload: StreamReader) -> None:
         began = perf_counter()

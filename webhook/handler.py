@@ -117,24 +117,26 @@ def _seconds(target: str) -> float | None:
     return max(asked - ANSWER_MARGIN_SECONDS, asked / 2)
 
 
+_MAX_DURATION: Final = 64
+"""In characters; no caller writes a longer one."""
 _UNITS: Final = {
     "ns": 1e-9,
     "us": 1e-6,
-    "µs": 1e-6,
-    "μs": 1e-6,
+    "\N{MICRO SIGN}s": 1e-6,
+    "\N{GREEK SMALL LETTER MU}s": 1e-6,
     "ms": 1e-3,
     "s": 1,
     "m": 60,
     "h": 3600,
 }
-_PART: Final = r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)"
+_PART: Final = rf"(\d+(?:\.\d*)?|\.\d+)({'|'.join(_UNITS)})"
 _is_duration = re.compile(rf"\+?(?:{_PART})+", re.ASCII).fullmatch
 _parts = re.compile(_PART, re.ASCII).findall
 
 
 def _duration(text: str) -> float:
     """Seconds of ``text`` as Go's ``time.ParseDuration`` reads it; 0 where that isn't positive."""
-    if not _is_duration(text):
+    if len(text) > _MAX_DURATION or not _is_duration(text):
         return 0
     return sum(float(number) * _UNITS[unit] for number, unit in _parts(text))
 

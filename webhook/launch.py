@@ -5,9 +5,10 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import ExitStack
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import structlog
 import uvloop
@@ -37,41 +38,53 @@ def launch(
     AddressError where that is impossible.
     """
     certificate = ServingCertificate(settings)
-    copies = listen(settings.bind, settings.port, settings.workers)
-    health = listen(settings.health_bind, settings.health_port)[0]
-    bound(copies[0][0].getsockname()[1])
-    _log.info(
-        "serving",
-        addresses=_addresses(copies[0]),
-        health=_addresses(health),
-        workers=settings.workers,
-        certificate_not_after=certificate.not_after.isoformat(),
-        audit_only=policy.audit_only,
-    )
-    _raise_file_limit()
-    # What exists now is there for good: the collector need not look at it again, and forked
-    # processes go on sharing its memory.
-    gc.collect()
-    gc.freeze()
-    board = Board(settings.workers)
-    if settings.workers == 1:
-        server = Server(settings, policy, certificate, board)
-        uvloop.run(_alone(server, settings, board, copies[0], health))
-    else:
-        children = [
-            Child(
-                f"worker {worker}",
-                partial(_work, settings, policy, certificate, board, worker, copies, health),
-                down=board.row(worker).stop,
-            )
-            for worker in range(settings.workers)
-        ]
-        children.append(
-            Child("health", partial(_watch, settings, board, copies, health), last=True)
+    with ExitStack() as stack:
+        copies = listen(settings.bind, settings.port, settings.workers)
+        stack.callback(_close, *copies)
+        health = listen(settings.health_bind, settings.health_port)[0]
+        stack.callback(_close, health)
+        bound(copies[0][0].getsockname()[1])
+        _log.info(
+            "serving",
+            addresses=_addresses(copies[0]),
+            health=_addresses(health),
+            workers=settings.workers,
+            certificate_not_after=certificate.not_after.isoformat(),
+            audit_only=policy.audit_only,
         )
-        patience = settings.drain + settings.timeout + LINGER_SECONDS + _GRACE_SECONDS
-        Supervisor(children, patience, stopping=board.drain).run()
+        _raise_file_limit()
+        # What exists now is there for good: the collector need not look at it again, and forked
+        # processes go on sharing its memory.
+        gc.collect()
+        gc.freeze()
+        if settings.workers == 1:
+            server = Server(settings, policy, certificate, board := Board(1))
+            uvloop.run(_alone(server, settings, board, copies[0], health))
+        else:
+            _supervise(settings, policy, certificate, copies, health)
     _log.info("ended")
+
+
+def _supervise(
+    settings: Settings,
+    policy: Policy,
+    certificate: ServingCertificate,
+    copies: Sequence[Sockets],
+    health: Sockets,
+) -> None:
+    board = Board(settings.workers)
+    children = [
+        Child(
+            f"worker {worker}",
+            partial(_work, settings, policy, certificate, board, worker, copies, health),
+            down=board.row(worker).stop,
+        )
+        for worker in range(settings.workers)
+    ]
+    watch = partial(_watch, settings, board, copies, health)
+    children.append(Child("health", watch, last=True))
+    patience = settings.drain + settings.timeout + LINGER_SECONDS + _GRACE_SECONDS
+    Supervisor(children, patience, stopping=board.drain).run()
 
 
 async def _alone(
@@ -94,6 +107,16 @@ def _work(
     structlog.contextvars.bind_contextvars(worker=worker)
     _close(health, *(each for number, each in enumerate(copies) if number != worker))
     server = Server(settings, policy, certificate, board, worker)
+    _run_below(lambda shutdown: server.serve(copies[worker], shutdown))
+
+
+def _watch(settings: Settings, board: Board, copies: Sequence[Sockets], health: Sockets) -> None:
+    _close(*copies)
+    _run_below(lambda shutdown: serve_health(settings, board, health, shutdown.begun.wait()))
+
+
+def _run_below(serve: Callable[[Shutdown], Coroutine[Any, Any, None]]) -> None:
+    """Run ``serve`` until SIGTERM, or until the parent is gone without having said so."""
     parent = os.getppid()
 
     async def run() -> None:
@@ -105,18 +128,7 @@ def _work(
                 shutdown.begun.set()
 
         async with every(REFRESH_SECONDS, follow):
-            await server.serve(copies[worker], shutdown)
-
-    uvloop.run(run())
-
-
-def _watch(settings: Settings, board: Board, copies: Sequence[Sockets], health: Sockets) -> None:
-    _close(*copies)
-
-    async def run() -> None:
-        shutdown = Shutdown()
-        shutdown.on_signals(signal.SIGTERM)
-        await serve_health(settings, board, health, shutdown.begun.wait())
+            await serve(shutdown)
 
     uvloop.run(run())
 

@@ -11,6 +11,7 @@ themselves would reset them.
 import errno
 import socket
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Final
 
 from webhook.settings import BACKLOG
@@ -31,30 +32,30 @@ class AddressError(OSError):
 def listen(hosts: Sequence[str], port: int, copies: int = 1) -> list[list[socket.socket]]:
     """Listen on ``port`` of every one of ``hosts``, ``copies`` times: one list for each copy.
 
-    Connections queue from now on. Port 0 takes a free one, the same for all. A machine without IPv6 has no "::"; that is no error
-    while there is another host. Raises AddressError.
+    Connections queue from now on. Port 0 takes a free one, the same for all. A machine without IPv6
+    has no "::"; that is no error while there is another host. Raises AddressError.
     """
-    first = _bind_all(hosts, port)
-    if copies == 1:
-        return [_listening(first)]
-    # The first set has shown that nobody else listens there; with SO_REUSEPORT from the start,
-    # another server of the same user would go unnoticed and take half of the connections.
-    addresses = [(each.family, each.getsockname()) for each in first]
-    for each in first:
-        each.close()
-    return [
-        _listening([_bind(family, address, shared=True) for family, address in addresses])
-        for _ in range(copies)
-    ]
+    with ExitStack() as stack:
+        first = _bind_all(hosts, port, stack)
+        if copies == 1:
+            sets = [first]
+        else:
+            # The first set has shown that nobody else listens there; with SO_REUSEPORT from the
+            # start, another server of the same user would go unnoticed and take half of the calls.
+            addresses = [(each.family, each.getsockname()) for each in first]
+            stack.close()
+            sets = [
+                [_bind(family, address, stack, shared=True) for family, address in addresses]
+                for _ in range(copies)
+            ]
+        for sockets in sets:
+            for each in sockets:
+                each.listen(BACKLOG)
+        stack.pop_all()
+    return sets
 
 
-def _listening(sockets: list[socket.socket]) -> list[socket.socket]:
-    for each in sockets:
-        each.listen(BACKLOG)
-    return sockets
-
-
-def _bind_all(hosts: Sequence[str], port: int) -> list[socket.socket]:
+def _bind_all(hosts: Sequence[str], port: int, stack: ExitStack) -> list[socket.socket]:
     bound: list[socket.socket] = []
     for host in hosts:
         try:
@@ -63,7 +64,7 @@ def _bind_all(hosts: Sequence[str], port: int) -> list[socket.socket]:
             raise AddressError(host, port, error) from None
         for family, *_, address in found:
             try:
-                bound.append(_bind(family, (address[0], port, *address[2:]), shared=False))
+                bound.append(_bind(family, (address[0], port, *address[2:]), stack, shared=False))
             except AddressError as error:
                 if not (host == _ANY_IPV6 and bound and error.errno in _UNAVAILABLE):
                     raise
@@ -71,9 +72,12 @@ def _bind_all(hosts: Sequence[str], port: int) -> list[socket.socket]:
     return bound
 
 
-def _bind(family: int, address: tuple[object, ...], *, shared: bool) -> socket.socket:
-    created = socket.socket(family, socket.SOCK_STREAM)
+def _bind(
+    family: int, address: tuple[object, ...], stack: ExitStack, *, shared: bool
+) -> socket.socket:
+    """A bound socket, which ``stack`` closes."""
     try:
+        created = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
         created.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:
             created.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -81,6 +85,5 @@ def _bind(family: int, address: tuple[object, ...], *, shared: bool) -> socket.s
             created.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         created.bind(address)
     except OSError as error:
-        created.close()
         raise AddressError(str(address[0]), int(str(address[1])), error) from None
     return created

@@ -64,8 +64,18 @@ def _quote(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[s
     """Put quotes around what could pass for another value, break a line or steer a terminal."""
     for key, value in event.items():
         if isinstance(value, str) and key not in _OURS and not _PLAIN(value):
-            event[key] = repr(str(value))
+            event[key] = _Quoted(value)
     return event
+
+
+class _Quoted:
+    """A text in quotes, for a renderer that takes the ``repr`` of everything but texts."""
+
+    def __init__(self, text: str) -> None:
+        self._text = str(text)
+
+    def __repr__(self) -> str:
+        return repr(self._text)
 
 
 _OURS: Final = ("event", "level", "timestamp")

@@ -53,7 +53,6 @@ class Answer:
 class Site:
     """A running server, as its clients see it."""
 
-    settings: Settings
     port: int
     health_port: int
     client: ssl.SSLContext
@@ -139,9 +138,13 @@ def running(
     policy: Policy = Policy(),
     clock: Callable[[], datetime] = lambda: NOW,
     authority: Authority | None = None,
+    ready: int = 200,
     **changes: Any,
 ) -> Iterator[Running]:
-    """Run a server; ``changes`` are settings. Its clock stands still."""
+    """Run a server; ``changes`` are settings. Its clock stands still.
+
+    ``ready`` is the status of ``/readyz`` to wait for.
+    """
     authority = authority or issue_authority(today())
     if not (folder / "tls.crt").exists():
         write_pair(folder, issue_serving(authority, NAMES, today()))
@@ -173,8 +176,8 @@ def running(
     ports = sockets[0].getsockname()[1], health[0].getsockname()[1]
     thread.start()
     begun.wait(PATIENCE)
-    site = Running(settings, *ports, trusting(authority), told[0], thread)
-    eventually(lambda: site.health("/readyz").status == 200)
+    site = Running(*ports, trusting(authority), told[0], thread)
+    eventually(lambda: site.health("/readyz").status == ready)
     try:
         yield site
     finally:

@@ -69,10 +69,11 @@ def test_a_denial_says_all_that_is_wrong(site: Running) -> None:
 
 
 def test_a_single_cause_stands_without_brackets(site: Running) -> None:
-    message = site.call(refused_creation()).response["status"]["message"]
-    assert message == (
-        'EvictionRequest.lifecycle.k8s.io "drain-web-0" is invalid: spec.intent: Required value: '
-        "must be set"
+    status = site.call(refused_creation()).response["status"]
+    (cause,) = status["details"]["causes"]
+    assert status["message"] == (
+        'EvictionRequest.lifecycle.k8s.io "drain-web-0" is invalid: '
+        f"{cause['field']}: {cause['message']}"
     )
 
 

@@ -1,0 +1,83 @@
+"""``usher serve`` as a program of its own."""
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from certs.issue import issue_authority, issue_serving
+from tests.webhook.running import (
+    HOST,
+    NAMES,
+    PATIENCE,
+    Site,
+    eventually,
+    today,
+    trusting,
+    write_pair,
+)
+
+
+@dataclass
+class Served(Site):
+    """A running program, and its log."""
+
+    process: "subprocess.Popen[bytes]"
+    output: Path
+
+    @property
+    def log(self) -> str:
+        """All that it has written so far."""
+        return self.output.read_text()
+
+    def lines(self, event: str) -> list[dict[str, Any]]:
+        """The whole log lines of ``event``."""
+        return parsed(self.log, event)
+
+    def children(self) -> list[int]:
+        """The processes below it."""
+        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return list(map(int, path.read_text().split()))
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Tell it to end, and return its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE)
+
+
+def parsed(log: str, event: str) -> list[dict[str, Any]]:
+    whole = [json.loads(line) for line in log.split("\n")[:-1]]
+    return [line for line in whole if line["event"] == event]
+
+
+@contextlib.contextmanager
+def served(folder: Path, *flags: str) -> Iterator[Served]:
+    authority = issue_authority(today())
+    write_pair(folder, issue_serving(authority, NAMES, today()))
+    command = [
+        *(sys.executable, "-m", "webhook", "serve", "--log-format", "json"),
+        *("--bind", HOST, "--health-bind", HOST, "--port", "0", "--health-port", "0"),
+        *("--tls-cert", str(folder / "tls.crt"), "--tls-key", str(folder / "tls.key")),
+        *flags,
+    ]
+    output = folder / "log"
+    with output.open("wb") as log:
+        process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL)
+    try:
+        (start,) = eventually(lambda: parsed(output.read_text(), "serving"))
+        port, health_port = (
+            int(start[key][0].rpartition(":")[2]) for key in ("addresses", "health")
+        )
+        program = Served(port, health_port, trusting(authority), process, output)
+        eventually(lambda: program.health("/readyz").status == 200)
+        yield program
+    finally:
+        # The workers follow their parent.
+        process.kill()
+        process.wait(PATIENCE)
+    assert "Traceback" not in output.read_text()
