@@ -1,9 +1,8 @@
 """What the rules judge: one request, with everything it depends on as values."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from rules.api import Eviction, EvictionRequest, Pod
 from rules.field import Path
@@ -25,8 +24,7 @@ STATUS = "status"
 """The one subresource that rules exist for."""
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(NamedTuple):
     """Who asks (``authentication.k8s.io/v1`` UserInfo)."""
 
     name: str = ""
@@ -34,8 +32,7 @@ class User:
     uid: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(NamedTuple):
     """One write, or attempt at one.
 
     ``object`` is None on DELETE and ``old_object`` None on CREATE, as in an AdmissionReview.
