@@ -52,13 +52,21 @@ _FAILED: Final[Labels] = ("", "", "", "error", "false")
 _VIOLATIONS: Final = tuple(product(RULES, (Enforcement.DENY, Enforcement.WARN, Enforcement.AUDIT)))
 
 
+# For each combination of labels: requests, seconds in sum, and the requests of each bucket.
+_COUNT: Final = 0
+_SUM: Final = 1
+_FIRST_BUCKET: Final = 2
+_PER_REQUEST: Final = _FIRST_BUCKET + len(BUCKETS) + 1
+_BOUNDS: Final = (*map(str, BUCKETS), "+Inf")
+
+
 class _Layout:
     """Where each number stands in a row, counted in doubles."""
 
     def __init__(self) -> None:
         self.size = 0
         self.requests: dict[Labels, int] = {
-            labels: self._take(len(BUCKETS) + 2) for labels in product(*_VALUES)
+            labels: self._take(_PER_REQUEST) for labels in product(*_VALUES)
         }
         self.violations = {labels: self._take() for labels in _VIOLATIONS}
         self.errors = {status: self._take() for status in STATUSES}
@@ -78,8 +86,6 @@ class _Layout:
 
 
 _AT: Final = _Layout()
-_OVERFLOW: Final = len(BUCKETS)
-_SUM: Final = len(BUCKETS) + 1
 _BYTES: Final = 8
 
 
@@ -109,8 +115,10 @@ class Row:
             "true" if review.dry_run else "false",
         )
         start = _AT.requests[labels]
-        self._cells[start + bisect_left(BUCKETS, seconds)] += 1
-        self._cells[start + _SUM] += seconds
+        cells = self._cells
+        cells[start + _COUNT] += 1
+        cells[start + _SUM] += seconds
+        cells[start + _FIRST_BUCKET + bisect_left(BUCKETS, seconds)] += 1
         for violation in verdict.violations:
             self._cells[_AT.violations[violation.rule, violation.enforcement]] += 1
 
@@ -208,12 +216,11 @@ class Board(Collector):
             labels=_LABELS,
         )
         for labels, start in _AT.requests.items():
-            counts = [self._sum(start + bucket) for bucket in range(_OVERFLOW + 1)]
-            total = sum(counts)
-            if total:
+            if total := self._sum(start + _COUNT):
                 requests.add_metric(labels, total)
-                bounds = (*map(str, BUCKETS), "+Inf")
-                buckets = list(zip(bounds, accumulate(counts), strict=True))
+                first = start + _FIRST_BUCKET
+                counts = (self._sum(first + place) for place in range(len(_BOUNDS)))
+                buckets = list(zip(_BOUNDS, accumulate(counts), strict=True))
                 durations.add_metric(labels, buckets, self._sum(start + _SUM))
         requests.add_metric(_FAILED, sum(map(self._sum, _AT.errors.values())))
         yield requests

@@ -2,6 +2,7 @@
 
 import gzip
 import random
+from copy import deepcopy
 from typing import Any, Final
 
 import orjson
@@ -144,7 +145,7 @@ class Mutator:
                 container[position] = self._value()
 
     def _value(self) -> Any:
-        return _MARK if self._random.random() < 0.1 else self._random.choice(_VALUES)
+        return _MARK if self._random.random() < 0.1 else deepcopy(self._random.choice(_VALUES))
 
     def _text(self, text: str) -> str:
         position = self._random.randrange(len(text))

@@ -62,6 +62,7 @@ class Site:
     ) -> ssl.SSLSocket:
         """Open a TLS connection; without ``name`` there is no SNI."""
         plain = socket.create_connection((HOST, self.port), timeout=PATIENCE)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         context = context or self.client
         return context.wrap_socket(plain, server_hostname=name)
 

@@ -56,12 +56,14 @@ def parsed(log: str, event: str) -> list[dict[str, Any]]:
 
 
 @contextlib.contextmanager
-def served(folder: Path, *flags: str) -> Iterator[Served]:
+def served(folder: Path, *flags: str, ports: tuple[int, int] = (0, 0)) -> Iterator[Served]:
+    """Run the program with ``flags``. With ``ports`` of 0 the log must say which ones it took."""
     authority = issue_authority(today())
     write_pair(folder, issue_serving(authority, NAMES, today()))
     command = [
         *(sys.executable, "-m", "webhook", "serve", "--log-format", "json"),
-        *("--bind", HOST, "--health-bind", HOST, "--port", "0", "--health-port", "0"),
+        *("--bind", HOST, "--health-bind", HOST),
+        *("--port", str(ports[0]), "--health-port", str(ports[1])),
         *("--tls-cert", str(folder / "tls.crt"), "--tls-key", str(folder / "tls.key")),
         *flags,
     ]
@@ -69,10 +71,7 @@ def served(folder: Path, *flags: str) -> Iterator[Served]:
     with output.open("wb") as log:
         process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL)
     try:
-        (start,) = eventually(lambda: parsed(output.read_text(), "serving"))
-        port, health_port = (
-            int(start[key][0].rpartition(":")[2]) for key in ("addresses", "health")
-        )
+        port, health_port = ports if all(ports) else eventually(lambda: _said(output.read_text()))
         program = Served(port, health_port, trusting(authority), process, output)
         eventually(lambda: program.health("/readyz").status == 200)
         yield program
@@ -81,3 +80,12 @@ def served(folder: Path, *flags: str) -> Iterator[Served]:
         process.kill()
         process.wait(PATIENCE)
     assert "Traceback" not in output.read_text()
+
+
+def _said(log: str) -> list[int]:
+    """The ports in the line that says where it serves; none before that line."""
+    return [
+        int(line[key][0].rpartition(":")[2])
+        for line in parsed(log, "serving")
+        for key in ("addresses", "health")
+    ]
