@@ -25,7 +25,7 @@ def resource_of(document: Object) -> str:
 
 
 class Cluster:
-    """A running control plane; namespaces are never reused."""
+    """A running control plane. Namespaces are never reused, nor do clusters share their names."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self.plane = plane
@@ -52,7 +52,8 @@ class Cluster:
 
     def new_namespace(self, labels: Mapping[str, str] | None = None) -> str:
         """Create a namespace that nobody else uses; return its name."""
-        name = f"test-{next(self._numbers)}"
+        mode = self.plane.mode.replace(".", "-")
+        name = f"{mode}-{next(self._numbers)}"
         body = {"metadata": {"name": name, "labels": dict(labels or {})}}
         answer = self.api("POST", "/api/v1/namespaces", body)
         assert answer.ok, answer.message
