@@ -66,7 +66,7 @@ def _labels(
     if target.pod is not None:
         responders = {responder.name for responder in target.responders}
     else:
-        # Nobody else remembers who they were in labels: they stay.
+        # The pod's list has gone with it; the labels that it led to stay.
         responders = {
             name for name, role in eviction.metadata.labels.items() if role in _RESPONDING
         }
