@@ -50,12 +50,13 @@ _RULES: Final[list[Object]] = [
 
 
 class Usher:
-    """One running ``usher serve`` with a certificate of its own for localhost."""
+    """One running ``usher serve`` with a certificate for localhost."""
 
-    def __init__(self, folder: Path, *flags: str) -> None:
+    def __init__(self, folder: Path, *flags: str, authority: Authority | None = None) -> None:
         """Start it, its files in ``folder``, and wait until it asks for calls."""
         folder.mkdir(parents=True, exist_ok=True)
-        self.authority = _write_certificate(folder)
+        self.authority = authority or issue_authority(now())
+        _write_certificate(folder, self.authority)
         self._process = ChildProcess("usher", folder / "log")
         command = [
             *(sys.executable, "-m", "webhook", "serve", "--log-format", "json"),
@@ -110,12 +111,10 @@ class Usher:
         return next((line for line in self.log() if line["event"] == event), None)
 
 
-def _write_certificate(folder: Path) -> Authority:
-    authority = issue_authority(now())
+def _write_certificate(folder: Path, authority: Authority) -> None:
     pair = issue_serving(authority, _NAMES, now())
     (folder / "tls.crt").write_bytes(pair.certificate)
     (folder / "tls.key").write_bytes(pair.key)
-    return authority
 
 
 def _port(addresses: list[str]) -> int:
@@ -123,9 +122,9 @@ def _port(addresses: list[str]) -> int:
 
 
 @contextmanager
-def running_usher(folder: Path, *flags: str) -> Iterator[Usher]:
+def running_usher(folder: Path, *flags: str, authority: Authority | None = None) -> Iterator[Usher]:
     """A webhook that is killed at the end."""
-    usher = Usher(folder, *flags)
+    usher = Usher(folder, *flags, authority=authority)
     try:
         yield usher
     finally:
