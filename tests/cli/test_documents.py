@@ -1,7 +1,6 @@
 """Reading files: what kubectl reads is read alike, and nothing hostile costs much."""
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -248,10 +247,12 @@ def _laughs(levels: int) -> str:
     ],
     ids=lambda text: text[:12],
 )
-def test_hostile_yaml_is_cheap(text: str) -> None:
-    start = time.perf_counter()
-    _read(text)
-    assert time.perf_counter() - start < 5
+def test_hostile_yaml_comes_to_little(text: str) -> None:
+    parts = _read(text)
+    assert len(parts) <= MAX_UNREADABLE + 1
+    for part in parts:
+        # Nothing that was blown up is handed on.
+        assert isinstance(part, Unreadable) or len(repr(part.value)) <= 2 * len(text)
 
 
 def test_exploding_aliases_are_refused() -> None:
