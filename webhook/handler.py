@@ -26,7 +26,7 @@ PATH: Final = "/validate"
 _log = structlog.get_logger()
 
 _MAX_DETAIL: Final = 300
-"""Characters of an error's text; API servers show it to whoever wrote. Our own choice."""
+"""Characters of an error's text, in a refusal and in a log line. Our own choice."""
 _MAX_LOGGED: Final = 10
 """Violations in a log line; the answer has them all. Our own choice."""
 _GZIP: Final = 16 + zlib.MAX_WBITS

@@ -24,6 +24,8 @@ MAX_UID: Final = 1024
 """In bytes; an API server's own have 36 (``uuid.NewUUID``). Our own choice."""
 MAX_CAUSES: Final = 100
 """How many causes and warnings an answer holds; a lawful object can't break so many rules."""
+MAX_TEXT: Final = 1024
+"""Characters of one text in an answer. Messages of lawful size have some 200. Our own choice."""
 MAX_WARNING: Final = 256
 """In characters; API servers cut longer ones (``truncateItemRunes``)."""
 MAX_WARNINGS: Final = 4096
@@ -106,6 +108,7 @@ def decode(raw: Any, now: datetime) -> Review:
 
 
 _REQUEST: Final = Path("request")
+_UID: Final = _REQUEST.child("uid")
 
 
 class _Names(NamedTuple):
@@ -146,23 +149,22 @@ def _object(value: Any, path: Path) -> dict[str, Any]:
     return value
 
 
-def _text(parent: Mapping[str, Any], key: str, path: Path = _REQUEST) -> str:
+def _text(parent: Mapping[str, Any], key: str, *path: str) -> str:
     value = parent.get(key, "")
     if type(value) is not str:
-        raise DecodeError("must be a string", path.child(key))
+        raise DecodeError("must be a string", Path(".".join((_REQUEST, *path, key))))
     return value
 
 
 def _names(request: Mapping[str, Any], key: str, last: str) -> _Names:
-    path = _REQUEST.child(key)
-    value = _object(request.get(key, {}), path)
-    return _Names(
-        _text(value, "group", path), _text(value, "version", path), _text(value, last, path)
-    )
+    value = request.get(key, {})
+    if type(value) is not dict:
+        raise DecodeError("must be an object", _REQUEST.child(key))
+    return _Names(_text(value, "group", key), _text(value, "version", key), _text(value, last, key))
 
 
 def _uid(request: Mapping[str, Any]) -> str:
-    uid, path = _text(request, "uid"), _REQUEST.child("uid")
+    uid, path = _text(request, "uid"), _UID
     if not uid:
         raise DecodeError("must not be empty", path)
     if len(uid.encode()) > MAX_UID:
@@ -246,11 +248,12 @@ def outcome(denied: Iterable[Violation]) -> Outcome:
 def _status(review: Review, denied: tuple[Violation, ...]) -> dict[str, Any]:
     reason = outcome(denied)
     shown = denied[:MAX_CAUSES]
-    messages = list(dict.fromkeys(str(violation.error) for violation in shown))
+    causes = [_cause(violation) for violation in shown]
+    messages = list(dict.fromkeys(f"{cause['field']}: {cause['message']}" for cause in causes))
     if len(denied) > len(shown):
         messages.append(f"{_CUT} and {len(denied) - len(shown)} more")
     listed = f"[{', '.join(messages)}]" if len(messages) > 1 else messages[0]
-    name = review.name or _own_name(review.request)
+    name = cut(review.name or _own_name(review.request), MAX_TEXT)
     about = review.kind if reason == Outcome.INVALID else review.resource or plural(review.kind)
     qualified = f"{about}.{review.group}" if review.group else about
     return {
@@ -261,12 +264,18 @@ def _status(review: Review, denied: tuple[Violation, ...]) -> dict[str, Any]:
             "name": name,
             "group": review.group,
             "kind": review.kind,
-            "causes": [
-                {"reason": v.error.type, "message": v.error.message, "field": v.error.field}
-                for v in shown
-            ],
+            "causes": causes,
         },
         "code": _HTTP[reason],
+    }
+
+
+def _cause(violation: Violation) -> dict[str, str]:
+    error = violation.error
+    return {
+        "reason": error.type,
+        "message": cut(error.message, MAX_TEXT),
+        "field": cut(error.field, MAX_TEXT),
     }
 
 
@@ -340,8 +349,8 @@ def _entry(violation: Violation) -> bytes:
         {
             "rule": violation.rule,
             "enforcement": violation.enforcement,
-            "field": error.field,
+            "field": cut(error.field, MAX_WARNING),
             "reason": error.type,
-            "message": error.detail,
+            "message": cut(error.detail, MAX_WARNING),
         }
     )

@@ -109,6 +109,16 @@ def test_a_cut_is_visible() -> None:
     assert warnings(["a", "a"]) == ["a"]
 
 
+def test_long_texts_are_cut() -> None:
+    endless = "x" * 1_000_000
+    errors = [invalid(Path(endless).at(number), endless, endless) for number in range(200)]
+    answer = encode(read(creation(name=endless)), broken(*errors))
+    assert len(answer) < 500_000
+    response = json.loads(answer)["response"]
+    assert response["status"]["details"]["name"].endswith("x…")
+    assert json.loads(response["auditAnnotations"]["violations"])[0]["message"].endswith("x…")
+
+
 def test_control_characters_are_written_out() -> None:
     assert warnings(["a\nb\x1b[0m\x7f\x9b ä"]) == [r"a\x0ab\x1b[0m\x7f\x9b ä"]
 
