@@ -7,7 +7,7 @@ import pytest
 from rules.api import EVICTOR, EVICTOR_PRIORITY
 from tests.e2e.api import JSON_PATCH, MERGE_PATCH, Object
 from tests.e2e.cluster import Cluster, path_of, resource_of
-from tests.e2e.objects import FIRST, eviction, initial_status, request
+from tests.e2e.objects import FIRST, condition, eviction, initial_status, request
 from tests.e2e.times import ago
 from tests.e2e.usher import WEBHOOK
 
@@ -201,3 +201,49 @@ def test_the_webhook_is_named_in_its_refusals(cluster: Cluster, namespace: str) 
     assert f'admission webhook "{WEBHOOK}" denied the request' in answer.message
     assert answer.body["reason"] == "Invalid"
     assert answer.body["details"]["kind"] == "Eviction"
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"conditions": [condition("A", "False", "R") | {"lastTransitionTime": time}]}
+        for time in (
+            "2026-07-01t12:00:00z",
+            "2026-07-01T12:00:00",
+            "2026-07-01T12:00:00+25:00",
+            "2026-02-30T12:00:00Z",
+            "2026-07-01T12:00:60Z",
+            "yesterday",
+            7,
+        )
+    ]
+    + [
+        {"observedGeneration": "1"},
+        {"observedGeneration": 2**63},
+        {"observedGeneration": 1.5},
+        {"requesters": [None]},
+        {"requesters": {}},
+        {"targetResponders": [{"name": FIRST, "priority": 2**31, "state": "Active"}]},
+    ],
+    ids=json.dumps,
+)
+def test_what_nobody_can_read_is_refused(cluster: Cluster, namespace: str, status: Object) -> None:
+    # If the API server let it through, the webhook would answer that it can't judge: a failure.
+    assert cluster.create(namespace, eviction()).ok
+    path = path_of(eviction(), namespace, "pod-1-web-0")
+    document = cluster.api("GET", path).body | {"status": status}
+    answer = cluster.replace(namespace, document, "status")
+    assert answer.code in {400, 422}, answer.message
+    assert WEBHOOK not in answer.message
+
+
+@pytest.mark.parametrize(
+    "status", [None, {}, {"conditions": None, "observedGeneration": None}], ids=json.dumps
+)
+def test_null_means_absent(cluster: Cluster, namespace: str, status: Object | None) -> None:
+    assert cluster.create(namespace, eviction()).ok
+    path = path_of(eviction(), namespace, "pod-1-web-0")
+    document = cluster.api("GET", path).body | {"status": status}
+    answer = cluster.replace(namespace, document, "status")
+    assert answer.ok, answer.message
+    assert answer.body["status"] == {}

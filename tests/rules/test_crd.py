@@ -16,6 +16,7 @@ from rules.catalog import RULES
 from rules.constraints import Constraint, Format, LongName, PrefixedKey, Uuid
 from rules.crd import definitions
 from rules.declared import model_in
+from rules.times import parse_time
 from tests.vectors import admission_vectors
 
 MODELS: dict[str, type[BaseModel]] = {"Eviction": Eviction, "EvictionRequest": EvictionRequest}
@@ -202,6 +203,28 @@ def test_patterns_are_the_formats_of_the_rules(
     # `\Z`: what `$` is to an API server.
     fits = re.search(node["pattern"].replace("$", r"\Z"), text) is not None
     assert (fits and len(text) <= node.get("maxLength", len(text))) is format_.accepts(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-07-01T12:00:00Z", "2026-07-01T12:00:00.5Z", "2026-07-01T12:00:00,5Z",
+        "2026-07-01T12:00:00+01:00", "2026-07-01T12:00:00-24:60", "2026-07-01T12:00:00+25:00",
+        "2026-07-01T12:00:00+01:61", "2026-07-01t12:00:00Z", "2026-07-01T12:00:00z",
+        "2026-07-01 12:00:00Z", "2026-07-01T12:00:00", "2026-07-01T12:00Z", "2026-07-01",
+        "12026-07-01T12:00:00Z", "2026-07-01T12:00:00Z\n", "0000-01-01T00:00:00Z", "",
+    ],
+)  # fmt: skip
+def test_times_are_what_the_rules_can_read(text: str) -> None:
+    node = dict(walk(schema_of("Eviction")))["status.responders[].startTime"]
+    assert node["format"] == "date-time"
+    fits = re.search(node["pattern"].replace("$", r"\Z"), text) is not None
+    try:
+        parse_time(text)
+    except ValueError:
+        assert not fits
+    else:
+        assert fits
 
 
 def test_admitted_vectors_fit_the_schema() -> None:
