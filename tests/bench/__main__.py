@@ -1,8 +1,9 @@
 """``make bench``: Usher beside a webhook in Go, in one run.
 
-Both serve TLS on one core and answer the same 4.5 kB status-update review, one after the other,
-several times; the load comes from another core. Then status PATCHes go through a real API server
-without a webhook, with the one in Go, and with Usher. Prints tables, writes build/bench.json.
+They serve TLS on one core and answer the same 4.5 kB status-update review, one after the other,
+several times; the load comes from another core. A third one ("bare") only decodes and admits. Then
+status PATCHes go through a real API server without a webhook, with the one in Go, and with Usher.
+Prints tables, writes build/bench.json.
 """
 
 import argparse
@@ -30,6 +31,7 @@ from tests.controlplane import ControlPlane, Mode
 CONNECTIONS: Final = (1, 8, 64)
 OUTPUT: Final = Path("build/bench.json")
 NAMES: Final = ("usher", "go")
+LOADED: Final = (*NAMES, "bare")
 _MEMORY_STEPS: Final = 5
 
 Figures = dict[str, Any]
@@ -60,43 +62,48 @@ def main() -> None:
 
 
 def throughput(folder: Path, seconds: int, rounds: int, console: Console) -> Figures:
-    """Requests a second and latencies of both webhooks, and the ratios pair by pair."""
-    pairs: dict[int, list[dict[str, Load]]] = {connections: [] for connections in CONNECTIONS}
-    ready: dict[str, list[float]] = {name: [] for name in NAMES}
+    """Requests a second and latencies of the webhooks, and Usher's ratio to the others by pairs."""
+    runs: dict[int, list[dict[str, Load]]] = {connections: [] for connections in CONNECTIONS}
+    ready: dict[str, list[float]] = {name: [] for name in LOADED}
     for number in range(rounds):
         for connections in CONNECTIONS:
             loads = {}
-            for name in NAMES:
+            for name in LOADED:
                 console.print(f"round {number + 1}: {name}, {connections} connections")
                 with running(name, folder) as server:
                     ready[name].append(server.ready_seconds)
                     loads[name] = _press_admitted(server, folder, connections, seconds)
-            pairs[connections].append(loads)
-    table = Table("", "usher req/s", "go req/s", "ratio", "p50/p99 ms", "go p50/p99", "µs", "go µs")
-    result: Figures = {"ready_seconds": {name: _median(ready[name]) for name in NAMES}}
-    for connections, runs in pairs.items():
-        summary = {
-            name: {
-                field: _median([asdict(run[name])[field] for run in runs])
-                for field in ("per_second", "p50", "p99", "errors", "processor")
-            }
-            for name in NAMES
-        }
-        ratios = [run["usher"].per_second / run["go"].per_second for run in runs]
-        result[str(connections)] = {**summary, "ratios": ratios, "ratio": _median(ratios)}
-        table.add_row(
-            str(connections),
-            *(f"{summary[name]['per_second']:.0f}" for name in NAMES),
-            f"{_median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})",
-            *(f"{summary[name]['p50']:.2f}/{summary[name]['p99']:.2f}" for name in NAMES),
-            *(f"{summary[name]['processor']:.0f}" for name in NAMES),
-        )
+            runs[connections].append(loads)
+    result: Figures = {"ready_seconds": {name: _median(ready[name]) for name in LOADED}}
+    table = Table("connections", "webhook", "req/s", "usher is", "p50 ms", "p99 ms", "µs", "errors")
+    for connections, rows in runs.items():
+        result[str(connections)] = {name: _summary(rows, name) for name in LOADED}
+        for name, figures in result[str(connections)].items():
+            table.add_row(
+                str(connections),
+                name,
+                f"{figures['per_second']:.0f}",
+                f"{figures['usher_is']:.2f} times ({figures['least']:.2f}-{figures['most']:.2f})",
+                *(f"{figures[field]:.2f}" for field in ("p50", "p99")),
+                *(f"{figures[field]:.0f}" for field in ("processor", "errors")),
+            )
     console.print(table)
-    starts = ", ".join(
-        f"{name} {seconds:.2f} s" for name, seconds in result["ready_seconds"].items()
-    )
+    console.print("µs: the server's processor time for one request")
+    starts = ", ".join(f"{name} {value:.2f} s" for name, value in result["ready_seconds"].items())
     console.print(f"start to ready: {starts}")
     return result
+
+
+def _summary(rows: Sequence[dict[str, Load]], name: str) -> Figures:
+    """Medians of the runs of webhook ``name``, and how many times as quick Usher was beside it."""
+    fields = ("per_second", "p50", "p99", "errors", "processor")
+    ratios = [row["usher"].per_second / row[name].per_second for row in rows]
+    return {
+        **{field: _median([asdict(row[name])[field] for row in rows]) for field in fields},
+        "usher_is": _median(ratios),
+        "least": min(ratios),
+        "most": max(ratios),
+    }
 
 
 def _press_admitted(server: Server, folder: Path, connections: int, seconds: int) -> Load:

@@ -1,4 +1,4 @@
-"""The two webhooks that are compared, each on one core, with the same certificate."""
+"""The webhooks that are compared, each on one core, with the same certificate."""
 
 import os
 import socket
@@ -57,7 +57,7 @@ def issue_certificates(folder: Path) -> Path:
 
 @contextmanager
 def running(name: str, folder: Path) -> Iterator[Server]:
-    """Run the webhook ``name`` ("usher" or "go") with the certificates of ``folder``."""
+    """Run the webhook ``name`` ("usher", "go" or "bare") with the certificates of ``folder``."""
     port = free_port()
     began = time.monotonic()
     process = subprocess.Popen(
@@ -77,6 +77,8 @@ def running(name: str, folder: Path) -> Iterator[Server]:
 def _command(name: str, port: int, folder: Path) -> list[str]:
     if name == "go":
         return [str(binary_path("gowebhook")), f"--port={port}", f"--cert-dir={folder}"]
+    if name == "bare":
+        return [sys.executable, "-m", "tests.bench.bare", str(port), str(folder)]
     return [
         str(Path(sys.executable).parent / "usher"), "serve", "--bind", "127.0.0.1",
         "--port", str(port), "--health-bind", "127.0.0.1", "--health-port", str(free_port()),
