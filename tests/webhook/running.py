@@ -62,7 +62,7 @@ class Site:
     ) -> ssl.SSLSocket:
         """Open a TLS connection; without ``name`` there is no SNI."""
         plain = socket.create_connection((HOST, self.port), timeout=PATIENCE)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as Go sets it
         context = context or self.client
         return context.wrap_socket(plain, server_hostname=name)
 
@@ -78,8 +78,8 @@ class Site:
         """Send one request on a connection of its own."""
         body = encoded(document) if data is None else data
         with self.connect() as connection:
-            connection.sendall(head(method, target, {**headers, "Content-Length": str(len(body))}))
-            connection.sendall(body)
+            begin = head(method, target, {**headers, "Content-Length": str(len(body))})
+            connection.sendall(begin + body)
             return answer(connection, method)
 
     def health(self, path: str, method: str = "GET", **headers: str) -> Answer:
