@@ -12,6 +12,7 @@ how much of these is held in memory.
 """
 
 import asyncio
+from collections.abc import Sequence
 from email.utils import formatdate
 from http import HTTPStatus
 from time import perf_counter
@@ -169,16 +170,23 @@ class Connection(BaseProtocol):
             _log.debug("not HTTP", error=repr(error))
             self._give_up(self._pool.application.refuse(400, "must be HTTP/1.1"))
             return
-        if self._exchange is not None:
-            self._proceed(*self._exchange)
-        for head, payload in messages:
-            if not self._closing:
-                self._receive(head, payload)
+        try:
+            self._take(messages)
+        except Exception:  # noqa: BLE001 - a bug of ours ends one connection, not the server
+            _log.exception("failed")
+            self._give_up(Reply(HTTPStatus.INTERNAL_SERVER_ERROR, b"internal error\n", TEXT))
         if upgraded and not self._closing:
             self.close()
         if not messages and self.idle:
             self._reading_head = True
             self.expires = perf_counter() + HEADER_SECONDS
+
+    def _take(self, messages: Sequence[tuple[RawRequestMessage, StreamReader]]) -> None:
+        if self._exchange is not None:
+            self._proceed(*self._exchange)
+        for head, payload in messages:
+            if not self._closing:
+                self._receive(head, payload)
 
     def pause_writing(self) -> None:
         """Take no more requests from a client that doesn't read its answers."""

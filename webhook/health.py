@@ -4,14 +4,18 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from http import HTTPMethod, HTTPStatus
 from time import monotonic
+from typing import Final
 
 from aiohttp import hdrs
 from aiohttp.http import RawRequestMessage
-from prometheus_client.exposition import choose_encoder
+from prometheus_client import exposition as plain
+from prometheus_client.openmetrics import exposition as openmetrics
 
 from webhook.connection import TEXT, Reply
 from webhook.metrics import Board
 from webhook.settings import SILENCE_SECONDS
+
+_OPENMETRICS: Final = "application/openmetrics-text"
 
 
 class Health:
@@ -73,8 +77,12 @@ class Health:
         return list(dict.fromkeys(reasons))
 
     def _metrics(self, head: RawRequestMessage) -> Reply:
-        encode, content_type = choose_encoder(head.headers.get(hdrs.ACCEPT, ""))
-        return Reply(HTTPStatus.OK, encode(self._board), content_type.encode())
+        # Not prometheus_client's own choice: it fails on versions that are no numbers.
+        if _OPENMETRICS in head.headers.get(hdrs.ACCEPT, ""):
+            body = openmetrics.generate_latest(self._board)  # type: ignore[no-untyped-call]
+            return Reply(HTTPStatus.OK, body, openmetrics.CONTENT_TYPE_LATEST.encode())
+        body = plain.generate_latest(self._board)
+        return Reply(HTTPStatus.OK, body, plain.CONTENT_TYPE_PLAIN_0_0_4.encode())
 
 
 def _report(reasons: list[str]) -> Reply:

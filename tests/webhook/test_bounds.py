@@ -1,5 +1,6 @@
 """Slow, silent and too many clients; and the way down."""
 
+import io
 import socket
 import ssl
 from collections.abc import Iterator
@@ -234,6 +235,19 @@ def test_a_client_that_goes_away_amid_a_body_leaves_nothing_behind(site: Running
         with stalled(site):
             pass
     eventually(lambda: site.metric("usher_webhook_in_flight") == 0)
+
+
+def test_a_bug_ends_one_connection_and_not_the_server(
+    site: Running, log: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("webhook.handler._seconds", None)
+        reply = site.call(creation())
+        assert reply.status == 500
+        assert reply.headers["Connection"] == "close"
+    assert log.getvalue().count('"failed"') == 1
+    log.truncate(0)  # the only traceback that a test may see
+    assert site.call(creation()).status == 200
 
 
 def refuses_connections(site: Running) -> bool:

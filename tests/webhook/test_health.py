@@ -146,6 +146,13 @@ def test_metrics_are_written_in_the_format_that_was_asked(site: Running, accept:
         assert reply.headers["Content-Type"].startswith("text/plain")
 
 
+@pytest.mark.parametrize(
+    "accept", ["application/openmetrics-text;version=x", "text/plain;version=.", ",;=", "\xff"]
+)
+def test_a_strange_wish_is_no_trouble(site: Running, accept: str) -> None:
+    assert site.health("/metrics", Accept=accept).status == 200
+
+
 def test_labels_hold_nothing_that_a_caller_chose(site: Running) -> None:
     site.call(creation(uid="SECRET", name="SECRET", namespace="SECRET", subresource="SECRET"))
     site.call(review("CREATE", {}, kind=("SECRET", "SECRET", "SECRET"), resource="SECRET"))
