@@ -186,16 +186,21 @@ class Board(Collector):
         )
         errors = (((str(status),), place) for status, place in _AT.errors.items())
         yield self._labelled("errors", "Requests without a verdict.", ("code",), errors)
-        for name, text, place in (
-            ("shed", "Requests refused because too many were waiting.", _AT.shed),
+        for name, text, value in (
             (
+                "shed",
+                "Requests refused because too many were waiting.",
+                self._sum(_AT.shed),
+            ),
+            ("worker_starts", "Started worker processes.", self._sum(_AT.starts)),
+            (
+                # Every worker meets the same files.
                 "certificate_reload_failures",
                 "New certificates that could not be used.",
-                _AT.reload_failures,
+                max(self._each(_AT.reload_failures)),
             ),
-            ("worker_starts", "Started worker processes.", _AT.starts),
         ):
-            yield CounterMetricFamily(_PREFIX + name, text, value=self._sum(place))
+            yield CounterMetricFamily(_PREFIX + name, text, value=value)
         for name, text, place in (
             ("in_flight", "Requests that wait for their bodies.", _AT.waiting),
             ("connections", "Open connections.", _AT.connections),

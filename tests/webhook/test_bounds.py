@@ -1,17 +1,21 @@
 """Slow, silent and too many clients; and the way down."""
 
+import asyncio
 import io
+import os
 import socket
 import ssl
+import struct
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.webhook.reviews import creation, encoded
+from tests.webhook.reviews import creation, encoded, eviction_request, review
 from tests.webhook.running import HOST, JSON, PATIENCE, Running, answer, eventually, head, running
+from webhook.connection import Connection
 from webhook.handler import _seconds
 
 BODY: Final = encoded(creation())
@@ -175,6 +179,59 @@ def test_a_client_that_reads_nothing_is_given_nothing_more(
         assert flooded(connection, 200_000) < 200_000
     answered = site.metric("usher_webhook_requests_total") - before
     assert 0 < answered < 200_000
+
+
+def spied(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:
+    """Return a list that grows with each call of a method of connections."""
+    method, calls = getattr(Connection, name), list[str]()
+
+    def spy(connection: Connection) -> None:
+        calls.append(name)
+        method(connection)
+
+    monkeypatch.setattr(Connection, name, spy)
+    return calls
+
+
+async def test_a_client_that_reads_late_gets_every_answer(
+    site: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused = spied(monkeypatch, "pause_writing")
+    resumed = spied(monkeypatch, "resume_writing")
+    metadata = {"name": "x", "annotations": {f"bad key {n}": "" for n in range(200)}}
+    body = encoded(review("CREATE", {**eviction_request(), "metadata": metadata}))
+    count = 500  # with answers of some 40 KiB
+    reader, writer = await asyncio.open_connection(
+        HOST, site.port, ssl=site.client, server_hostname="localhost"
+    )
+    begin = head("POST", "/validate", {**JSON, "Content-Length": str(len(body))})
+    writer.write((begin + body) * count)
+    while not paused:  # noqa: ASYNC110 - another thread appends
+        await asyncio.sleep(0.01)
+    for _ in range(count):
+        header = await reader.readuntil(b"\r\n\r\n")
+        assert header.startswith(b"HTTP/1.1 200 OK")
+        _, _, rest = header.partition(b"Content-Length: ")
+        await reader.readexactly(int(rest.split(b"\r\n")[0]))
+    assert resumed
+    writer.close()
+    await writer.wait_closed()
+
+
+def test_a_broken_record_ends_the_connection_quietly(site: Running, log: io.StringIO) -> None:
+    with site.connect() as connection:
+        plain = socket.socket(fileno=os.dup(connection.fileno()))
+        with plain:
+            plain.sendall(b"\x17\x03\x03\x00\x20" + b"x" * 32)
+            with suppress(ssl.SSLError):
+                assert closed(connection)
+    with site.connect() as connection:
+        plain = socket.socket(fileno=os.dup(connection.fileno()))
+        with plain:
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.sendall(HEAD)
+    assert site.call(creation()).status == 200
+    assert log.getvalue() == ""
 
 
 def test_a_thousand_idle_connections_change_nothing(site: Running) -> None:

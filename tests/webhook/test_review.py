@@ -105,6 +105,9 @@ def test_a_cut_is_visible() -> None:
     shown_ = warnings(f"{number:03}" + "x" * 250 for number in range(40))
     assert sum(map(len, shown_)) <= 4096
     assert shown_[-1] == f"… and {40 - len(shown_) + 1} more warnings"
+    exactly_full = warnings(f"{number:03}" + "x" * 253 for number in range(17))
+    assert len(exactly_full) == 16
+    assert exactly_full[-1] == "… and 2 more warnings"
     assert warnings([]) == []
     assert warnings(["a", "a"]) == ["a"]
 
