@@ -16,6 +16,7 @@ from cli.exits import CLEAN, INTERNAL, OUTPUT_CLOSED, OutputClosed
 from cli.suggestions import nearest
 
 _SUMMARIES: Final = {
+    "controller": "Run the controller.",
     "crds": "Print the CustomResourceDefinitions, generated from the model.",
     "explain": "Explain a rule, or list all of them.",
     "plan": "Print what the controller would write.",

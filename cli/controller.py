@@ -1,0 +1,136 @@
+"""``usher controller``: run the controller."""
+
+import asyncio
+import socket
+import uuid
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import uvloop
+
+from cli.exits import InputError
+from cli.options import CONTEXT_SETTINGS, common_options
+from controller.app import Settings, run
+from controller.cluster import ConfigurationError
+from controller.lease import Terms
+from controller.planning.snapshot import Key
+from webhook import logs
+
+_TERMS: Final = Terms()
+_SECONDS: Final = click.FloatRange(0.1, 3600)
+_NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+"""Where the kubelet tells a pod its own namespace."""
+_DEFAULT_NAMESPACE: Final = "kube-system"
+
+
+@click.command(
+    name="controller",
+    context_settings=CONTEXT_SETTINGS,
+    epilog="Example: usher controller --kubeconfig ~/.kube/config  ·  in a cluster: "
+    "usher controller --log-format json",
+)
+@click.option(
+    "--kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="How to reach the API server, and as whom.  [default: the pod's service account]",
+)
+@click.option(
+    "--leader-elect/--no-leader-elect",
+    default=True,
+    help="Of several controllers let only the one that holds the Lease write.",
+)
+@click.option("--lease-name", default="usher-controller", help="Name of the Lease.")
+@click.option(
+    "--lease-namespace",
+    help="Namespace of the Lease.  [default: the pod's own, else kube-system]",
+)
+@click.option(
+    "--lease-duration",
+    type=_SECONDS,
+    default=_TERMS.duration,
+    help="Seconds after which a silent leader is replaced.",
+)
+@click.option(
+    "--renew-deadline",
+    type=_SECONDS,
+    default=_TERMS.renew,
+    help="Seconds without a renewal after which a leader stops writing.",
+)
+@click.option(
+    "--retry-period",
+    type=_SECONDS,
+    default=_TERMS.retry,
+    help="Seconds between two attempts to get or renew the Lease.",
+)
+@click.option(
+    "--concurrency",
+    "workers",
+    type=click.IntRange(1, 100),
+    default=Settings.workers,
+    help="How many targets are worked on at once.",
+)
+@click.option(
+    "--evictor/--no-evictor",
+    default=Settings.evictor,
+    help="Be the default responder, which evicts pods through the eviction subresource.",
+)
+@click.option(
+    "--events/--no-events",
+    default=Settings.events,
+    help="Write Kubernetes Events when an eviction is refused.",
+)
+@click.option(
+    "--health-bind",
+    multiple=True,
+    default=Settings.health_bind,
+    metavar="ADDRESS",
+    help="Address to serve health and metrics on; may be repeated.",
+)
+@click.option(
+    "--health-port",
+    type=click.IntRange(0, 65535),
+    default=Settings.health_port,
+    help="Port of /livez, /readyz and /metrics, plain HTTP; 0 takes a free one.",
+)
+@common_options
+def command(
+    *,
+    leader_elect: bool,
+    lease_name: str,
+    lease_namespace: str | None,
+    lease_duration: float,
+    renew_deadline: float,
+    retry_period: float,
+    log_format: str,
+    log_level: str,
+    **same: Any,
+) -> None:
+    """Run the controller: EvictionRequests become Evictions, responders take turns, pods go.
+
+    Run several for availability: one leads, the others stand by. /livez, /readyz and /metrics are
+    served over plain HTTP. SIGTERM and SIGINT end it and hand the lead over.
+    """
+    if not retry_period < renew_deadline < lease_duration:
+        raise InputError("must be --retry-period < --renew-deadline < --lease-duration")
+    logs.configure(log_format, log_level)
+    settings = Settings(
+        identity=f"{socket.gethostname()}_{uuid.uuid4()}",
+        lease=Key(lease_namespace or _own_namespace(), lease_name) if leader_elect else None,
+        terms=Terms(lease_duration, renew_deadline, retry_period),
+        **same,
+    )
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run(settings))
+    except ConfigurationError as error:
+        raise InputError(f"{error}. Outside of a cluster give --kubeconfig.") from None
+    except OSError as error:
+        raise InputError(f"{error.strerror}. Choose another --health-port.") from None
+
+
+def _own_namespace() -> str:
+    try:
+        return _NAMESPACE_FILE.read_text().strip() or _DEFAULT_NAMESPACE
+    except OSError:
+        return _DEFAULT_NAMESPACE

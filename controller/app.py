@@ -1,0 +1,203 @@
+"""The controller as a whole: watches, leads or stands by, works, answers questions about itself."""
+
+import asyncio
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+import structlog
+
+from controller.cluster import Cluster
+from controller.events import Recorder
+from controller.evictor import Evictor
+from controller.health import serving
+from controller.informer import Informer
+from controller.lease import Alone, Elector, Lead, Terms
+from controller.loop import Loop, is_over
+from controller.metrics import Board, Metrics
+from controller.planning.snapshot import Key
+from controller.queue import WorkQueue
+from controller.resources import EVICTION_REQUESTS, EVICTIONS, PODS
+from controller.routing import Due, Item, Router
+from controller.store import Change
+from controller.view import View, read_eviction, read_pod, read_request
+from controller.writer import Writer
+from rules.api import Eviction, EvictionRequest
+
+STUCK_SECONDS: Final = 120.0
+"""No item takes so long: four requests, each of at most 30 s. Our own choice."""
+SILENT_ELECTION_SECONDS: Final = 60.0
+"""The election goes on every few seconds. Our own choice."""
+_RELEASE_SECONDS: Final = 5.0
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to run."""
+
+    kubeconfig: Path | None
+    """None: in a cluster."""
+    identity: str
+    """Who this process is among the candidates."""
+    lease: Key | None
+    """None: there is no election."""
+    terms: Terms = field(default_factory=Terms)
+    workers: int = 10
+    evictor: bool = True
+    events: bool = True
+    health_bind: tuple[str, ...] = ("0.0.0.0", "::")  # noqa: S104 - the kubelet comes from outside
+    health_port: int = 8080
+
+
+async def run(settings: Settings) -> None:
+    """Run until SIGTERM or SIGINT.
+
+    Raises :class:`controller.cluster.ConfigurationError`, and OSError for the health port.
+    """
+    task = asyncio.current_task()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel if task else loop.stop)
+    async with Cluster(settings.kubeconfig) as cluster:
+        # Cancelled: told to go, and gone in good order.
+        with suppress(asyncio.CancelledError):
+            await Controller(cluster, settings).run()
+    _log.info("stopped")
+
+
+class Controller:
+    """Everything, put together."""
+
+    def __init__(self, cluster: Cluster, settings: Settings) -> None:
+        self._settings = settings
+        self._view = view = View()
+        self._router = Router(view)
+        self._queue: WorkQueue[Item] = WorkQueue()
+        self._metrics = metrics = Metrics()
+        self._leading = False
+        self._pods = Informer(cluster, PODS, read_pod, view.pods, self._pod_changed)
+        self._evictions = Informer(
+            cluster, EVICTIONS, read_eviction, view.evictions, self._eviction_changed
+        )
+        self._requests = Informer(
+            cluster, EVICTION_REQUESTS, read_request, view.requests, self._request_changed
+        )
+        self._informers = (self._pods, self._evictions, self._requests)
+        self._lead = self._candidate(cluster)
+        learn = {
+            EVICTIONS.name: self._evictions.learn,
+            EVICTION_REQUESTS.name: self._requests.learn,
+        }
+        writer = Writer(cluster, metrics, learn, self._lead.leads)
+        events = Recorder(cluster) if settings.events else None
+        evictor = Evictor(writer, events) if settings.evictor else None
+        self._loop = Loop(view, self._queue, writer, evictor, metrics)
+        metrics.registry.register(Board(view, self._depth, self._heard))
+
+    def _candidate(self, cluster: Cluster) -> Lead:
+        settings = self._settings
+        if settings.lease is None:
+            return Alone()
+        won = self._metrics.lease_held.set
+        return Elector(cluster, settings.lease, settings.identity, settings.terms, won)
+
+    async def run(self) -> None:
+        """Run until cancelled; what was begun is cut off, and the lease is given back."""
+        settings = self._settings
+        questions = serving(
+            settings.health_bind,
+            settings.health_port,
+            not_live=self.not_live,
+            not_ready=self.not_ready,
+            registry=self._metrics.registry,
+        )
+        async with questions as addresses:
+            _log.info("started", health=addresses, identity=settings.identity)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for informer in self._informers:
+                        group.create_task(informer.run())
+                    group.create_task(self._work())
+            finally:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_RELEASE_SECONDS):
+                        await self._lead.release()
+
+    async def _work(self) -> None:
+        """Lead whenever possible. Who stands by sees everything, and can start at once."""
+        for informer in self._informers:
+            await informer.synced.wait()
+        while True:
+            await self._lead.acquire()
+            await self._work_while_leading()
+
+    async def _work_while_leading(self) -> None:
+        self._queue.clear()
+        self._leading = True
+        self._add(self._router.everything())
+        tasks = [
+            asyncio.create_task(self._loop.run(self._settings.workers)),
+            asyncio.create_task(self._lead.hold()),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._leading = False
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for task in done:
+            task.result()  # a bug in the workers must not pass for a lost lead
+
+    # --- what happens in the cluster ------------------------------------------------------------
+
+    def _pod_changed(self, change: Change[bytes]) -> None:
+        if self._leading:
+            self._add(self._router.pod(change))
+
+    def _eviction_changed(self, change: Change[Eviction]) -> None:
+        old, new = (entry.value if entry else None for entry in change)
+        if old is not None and is_over(old, new):
+            self._loop.forget(old)
+        if self._leading:
+            self._add(self._router.eviction(change))
+
+    def _request_changed(self, change: Change[EvictionRequest]) -> None:
+        if self._leading:
+            self._add(self._router.request(change))
+
+    def _add(self, dues: Iterable[Due]) -> None:
+        for due in dues:
+            self._queue.add(due.item, due.delay)
+
+    # --- what others want to know ---------------------------------------------------------------
+
+    def not_live(self) -> list[str]:
+        """Why the process should be restarted; empty if it should not."""
+        reasons = []
+        if (longest := self._loop.longest_work()) > STUCK_SECONDS:
+            reasons.append(f"a worker hangs: at one item for {longest:.0f} s")
+        silent = monotonic() - self._lead.beat
+        if self._is_synced and silent > SILENT_ELECTION_SECONDS:
+            reasons.append(f"the leader election hangs: silent for {silent:.0f} s")
+        return reasons
+
+    def not_ready(self) -> list[str]:
+        """Why nothing is to be expected of the process; a standby is ready."""
+        return [informer.trouble for informer in self._informers if informer.trouble]
+
+    @property
+    def _is_synced(self) -> bool:
+        return all(informer.synced.is_set() for informer in self._informers)
+
+    def _depth(self) -> tuple[int, int]:
+        return len(self._queue.schedule), self._queue.schedule.delayed
+
+    def _heard(self) -> dict[str, float]:
+        return {informer.resource.name: informer.heard for informer in self._informers}

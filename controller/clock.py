@@ -1,0 +1,8 @@
+"""The controller's only clock. Planning takes the instant as a value."""
+
+from datetime import UTC, datetime
+
+
+def now() -> datetime:
+    """The present, by the machine's clock, in UTC. Spans are measured by ``time.monotonic``."""
+    return datetime.now(UTC)  # noqa: TID251 - this is the rim, and its only clock

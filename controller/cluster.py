@@ -1,0 +1,312 @@
+"""Requests to the API server. The only importer of kubernetes_asyncio.
+
+The library brings configuration and authentication (kubeconfig, service accounts, exec plug-ins,
+proxies); it has no classes for this group, so that paths and documents are plain.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from http import HTTPStatus
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+import aiohttp
+import orjson
+from kubernetes_asyncio import client, config
+
+from controller.failures import (
+    Busy,
+    ClusterFailure,
+    Conflict,
+    Denied,
+    Gone,
+    Missing,
+    Refused,
+    ServerFailure,
+    Unreachable,
+)
+from controller.planning.snapshot import Key
+from controller.resources import PODS, Resource
+
+Document = dict[str, Any]
+
+PAGE: Final = 500
+"""Objects of one page of a list (what client-go asks for)."""
+WATCH_SECONDS: Final = 300
+"""After which the API server ends a watch."""
+_WATCH_SILENCE_SECONDS: Final = 150.0
+"""API servers send a bookmark about once a minute: who is silent for longer is not there."""
+_WATCH_PATIENCE_SECONDS: Final = WATCH_SECONDS + 60.0
+"""Longer than the API server's own limit, so that a watch ends by its hand, not by ours."""
+_PATIENCE_SECONDS: Final = 30.0
+"""For one request; admission webhooks may take up to 30 s."""
+_CONNECT_SECONDS: Final = 10.0
+_APPLY: Final = "application/apply-patch+yaml"
+_JSON: Final = "application/json"
+_TERMINATING: Final = "NamespaceTerminating"
+
+
+class ConfigurationError(Exception):
+    """There is no usable kubeconfig, or the program does not run in a cluster."""
+
+
+class Page(NamedTuple):
+    """A part of a list."""
+
+    items: list[Document]
+    version: str
+    """The resource version of the whole list, from which a watch goes on."""
+
+
+class WatchEvent(NamedTuple):
+    """``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``, and the object."""
+
+    type: str
+    object: Document
+
+
+class _Call(NamedTuple):
+    """What a request asks for, in the words of a Role."""
+
+    verb: str
+    resource: Resource
+    namespace: str = ""
+    subresource: str = ""
+
+    def __str__(self) -> str:
+        name = "/".join(filter(None, (self.resource.name, self.subresource)))
+        scope = f" in namespace {self.namespace}" if self.namespace else " in all namespaces"
+        return f'{self.verb} {name} of API group "{self.resource.group}"{scope}'
+
+
+class Cluster:
+    """One API server, as the user that the configuration names.
+
+    Every method raises a :class:`controller.failures.ClusterFailure`, and may be cancelled.
+    """
+
+    def __init__(self, kubeconfig: Path | None) -> None:
+        """Prepare; ``kubeconfig`` None means the service account of the pod around us."""
+        self._kubeconfig = kubeconfig
+        self._configuration: Any = client.Configuration()
+        self._client: Any = None
+
+    async def __aenter__(self) -> Self:
+        await self._load()
+        self._client = client.ApiClient(self._configuration)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._client.close()
+
+    async def _load(self) -> None:
+        try:
+            if self._kubeconfig is None:
+                # Reads the token again every minute: the kubelet replaces it.
+                config.load_incluster_config(self._configuration)  # type: ignore[no-untyped-call]
+            else:
+                await config.load_kube_config(
+                    str(self._kubeconfig),
+                    client_configuration=self._configuration,
+                    persist_config=False,
+                )
+        except (config.ConfigException, OSError, TypeError, ValueError) as error:
+            raise ConfigurationError(str(error)) from None
+
+    # --- reading --------------------------------------------------------------------------------
+
+    async def pages(self, resource: Resource) -> AsyncGenerator[Page, None]:
+        """All objects of all namespaces, page by page; Gone if that takes longer than minutes."""
+        more = ""
+        while True:
+            query = {"limit": str(PAGE)} | ({"continue": more} if more else {})
+            answer = await self._send("GET", _Call("list", resource), resource.path(), query)
+            metadata = answer.get("metadata") or {}
+            yield Page(answer.get("items") or [], metadata.get("resourceVersion", ""))
+            more = metadata.get("continue", "")
+            if not more:
+                return
+
+    async def watch(self, resource: Resource, version: str) -> AsyncGenerator[WatchEvent, None]:
+        """What happens after ``version``, until the API server ends the watch.
+
+        Raises Gone if the API server does not remember so far back, Unreachable after silence.
+        """
+        query = {
+            "watch": "1",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(WATCH_SECONDS),
+        }
+        limits = aiohttp.ClientTimeout(
+            total=_WATCH_PATIENCE_SECONDS,
+            sock_connect=_CONNECT_SECONDS,
+            sock_read=_WATCH_SILENCE_SECONDS,
+        )
+        call = _Call("watch", resource)
+        response = await self._open("GET", call, resource.path(), query, limits=limits)
+        try:
+            await _check(response, call)
+            async for line in response.content:
+                event = orjson.loads(line)
+                if event["type"] == "ERROR":
+                    raise _failure(event["object"].get("code", 0), event["object"], None, call)
+                yield WatchEvent(event["type"], event["object"])
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unreachable(_words(error)) from None
+        except ValueError as error:  # half a line, or one longer than any object can be
+            raise ServerFailure(f"unreadable watch: {error}") from None
+        finally:
+            response.close()
+
+    async def get(self, resource: Resource, key: Key) -> Document:
+        """One object."""
+        call = _Call("get", resource, key.namespace)
+        return await self._send("GET", call, resource.path_of(key))
+
+    # --- writing --------------------------------------------------------------------------------
+
+    async def apply(
+        self,
+        resource: Resource,
+        key: Key,
+        document: Mapping[str, Any],
+        *,
+        subresource: str = "",
+        manager: str,
+    ) -> Document:
+        """Server-side apply as the field manager ``manager``, forced; returns the object."""
+        call = _Call("patch", resource, key.namespace, subresource)
+        query = {"fieldManager": manager, "force": "true"}
+        path = resource.path_of(key, subresource)
+        return await self._send("PATCH", call, path, query, document, _APPLY)
+
+    async def create(self, resource: Resource, namespace: str, document: Document) -> Document:
+        """Create an object; Conflict if the name is taken."""
+        call = _Call("create", resource, namespace)
+        return await self._send("POST", call, resource.path(namespace), body=document)
+
+    async def replace(self, resource: Resource, key: Key, document: Document) -> Document:
+        """Update an object; Conflict if its ``resourceVersion`` is not the stored one."""
+        call = _Call("update", resource, key.namespace)
+        return await self._send("PUT", call, resource.path_of(key), body=document)
+
+    async def evict(self, pod: Key, uid: str) -> None:
+        """Call ``pods/<name>/eviction`` for the pod with that UID.
+
+        Raises Busy with its causes if a PodDisruptionBudget refuses, Missing if there is no such
+        pod, Conflict if it has another UID.
+        """
+        call = _Call("create", PODS, pod.namespace, "eviction")
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        await self._send("POST", call, PODS.path_of(pod, "eviction"), body=body)
+
+    # --- the wire -------------------------------------------------------------------------------
+
+    async def _send(
+        self,
+        method: str,
+        call: _Call,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        content_type: str = _JSON,
+    ) -> Document:
+        response = await self._open(method, call, path, query, body=body, content_type=content_type)
+        if response.status == HTTPStatus.UNAUTHORIZED:
+            # Tokens expire. One that is as bad as the last one is reported as such.
+            response.release()
+            await self._load()
+            response = await self._open(
+                method, call, path, query, body=body, content_type=content_type
+            )
+        try:
+            await _check(response, call)
+            answer: Document = orjson.loads(await response.read())
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unreachable(_words(error)) from None
+        except ValueError:
+            raise ServerFailure("the answer is no JSON") from None
+        finally:
+            response.release()
+        return answer
+
+    async def _open(
+        self,
+        method: str,
+        call: _Call,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        *,
+        body: Mapping[str, Any] | None = None,
+        content_type: str = _JSON,
+        limits: aiohttp.ClientTimeout | None = None,
+    ) -> aiohttp.ClientResponse:
+        headers = {"Accept": _JSON, "Content-Type": content_type, "User-Agent": "usher-controller"}
+        try:
+            await self._client.update_params_for_auth(headers, [], ["BearerToken"])
+            response: aiohttp.ClientResponse = await self._client.rest_client.request(
+                method,
+                self._configuration.host + path,
+                query_params=query,
+                headers=headers,
+                body=body,
+                _preload_content=False,
+                _request_timeout=limits
+                or aiohttp.ClientTimeout(total=_PATIENCE_SECONDS, sock_connect=_CONNECT_SECONDS),
+            )
+        except (aiohttp.ClientError, OSError, config.ConfigException) as error:
+            raise Unreachable(f"{call}: {_words(error)}") from None
+        return response
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+async def _check(response: aiohttp.ClientResponse, call: _Call) -> None:
+    """Raise what an answer other than 2xx means."""
+    if response.ok:
+        return
+    text = await response.read()
+    try:
+        status = orjson.loads(text)
+    except ValueError:
+        status = {"message": text.decode(errors="replace").strip()}
+    header = response.headers.get("Retry-After", "")
+    retry_after = float(header) if header.isdecimal() else None
+    raise _failure(response.status, status, retry_after, call)
+
+
+def _failure(code: int, status: Any, retry_after: float | None, call: _Call) -> ClusterFailure:
+    """What the ``metav1.Status`` of an answer means."""
+    status = status if isinstance(status, dict) else {}
+    message = str(status.get("message") or f"HTTP {code}")
+    details = status.get("details") or {}
+    causes = details.get("causes") or []
+    retry_after = retry_after or details.get("retryAfterSeconds") or None
+    if code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        is_terminating = any(cause.get("reason") == _TERMINATING for cause in causes)
+        return Denied(message, str(call), is_terminating)
+    if code == HTTPStatus.TOO_MANY_REQUESTS:
+        return Busy(message, retry_after, [str(cause.get("message", "")) for cause in causes])
+    if code >= HTTPStatus.INTERNAL_SERVER_ERROR or code == 0:
+        return ServerFailure(message, retry_after)
+    return _BY_CODE.get(code, Refused)(message)
+
+
+_BY_CODE: Final[Mapping[int, type[ClusterFailure]]] = {
+    HTTPStatus.NOT_FOUND: Missing,
+    HTTPStatus.CONFLICT: Conflict,
+    HTTPStatus.GONE: Gone,
+}

@@ -1,0 +1,103 @@
+"""Runs the default evictor: plans, calls the eviction subresource, reports."""
+
+import re
+from datetime import timedelta
+
+import structlog
+
+from controller import clock
+from controller.events import Recorder
+from controller.failures import (
+    Busy,
+    ClusterFailure,
+    Conflict,
+    Denied,
+    Missing,
+    Refused,
+    ServerFailure,
+)
+from controller.planning.evictor import (
+    Attempts,
+    EvictorPlan,
+    plan_evictor,
+    remembered,
+    report_request,
+    report_write,
+)
+from controller.planning.snapshot import Key, Snapshot
+from controller.writer import EVICTOR_MANAGER, Writer
+from rules.api import Eviction, PodReference
+
+_log = structlog.get_logger()
+_budget = re.compile(r"[Tt]he disruption budget (\S+) ").search
+
+
+class Evictor:
+    """The responder ``imperative-eviction.k8s.io/evictor``."""
+
+    def __init__(self, writer: Writer, events: Recorder | None) -> None:
+        """``events`` None: no Kubernetes Events."""
+        self._writer = writer
+        self._events = events
+        self._attempts: dict[str, Attempts] = {}
+        """By the Eviction's UID."""
+
+    def forget(self, uid: str) -> None:
+        """The Eviction with that UID is over."""
+        self._attempts.pop(uid, None)
+
+    async def run(self, key: Key, eviction: Eviction, snapshot: Snapshot) -> timedelta | None:
+        """Do what is to be done about ``eviction``; returns when to look again.
+
+        Raises what :meth:`controller.writer.Writer.apply` raises.
+        """
+        plan = self._plan(key, eviction, snapshot)
+        if plan.calls is not None:
+            await self._call(key, eviction, plan.calls)
+            plan = self._plan(key, eviction, snapshot)
+        if plan.report is not None:
+            judged = report_request(key, plan.report, snapshot, clock.now())
+            await self._writer.apply(report_write(key, plan.report), judged, EVICTOR_MANAGER)
+        return plan.requeue_after
+
+    def _plan(self, key: Key, eviction: Eviction, snapshot: Snapshot) -> EvictorPlan:
+        return plan_evictor(key, snapshot, clock.now(), self._attempts.get(eviction.metadata.uid))
+
+    async def _call(self, key: Key, eviction: Eviction, pod: PodReference) -> None:
+        """Ask for the eviction, and remember what came of it."""
+        refusal, retry_after = "", 0.0
+        try:
+            await self._writer.evict(Key(key.namespace, pod.name), pod.uid)
+        except (Missing, Conflict):
+            pass  # gone, or replaced: the watch is about to tell
+        except (Busy, Denied, Refused, ServerFailure) as failure:
+            refusal = _refusal(failure)
+            if isinstance(failure, (Busy, ServerFailure)):
+                retry_after = failure.retry_after or 0.0
+        uid = eviction.metadata.uid
+        attempts = self._attempts.get(uid) or remembered(eviction)
+        attempts = attempts.after(clock.now(), refusal, timedelta(seconds=retry_after))
+        self._attempts[uid] = attempts
+        if refusal:
+            await self._tell(key, eviction, attempts)
+
+    async def _tell(self, key: Key, eviction: Eviction, attempts: Attempts) -> None:
+        pod = eviction.spec.target.pod
+        found = _budget(attempts.refusal)
+        _log.warning(
+            "the API server refuses to evict a pod",
+            namespace=key.namespace,
+            pod=pod.name if pod else None,
+            eviction=key.name,
+            attempt=attempts.count,
+            budget=found[1] if found else None,
+            reason=attempts.refusal,
+        )
+        if self._events is not None:
+            await self._events.warn(eviction, "EvictionRefused", attempts.refusal)
+
+
+def _refusal(failure: ClusterFailure) -> str:
+    """What the API server said, with the names of the disruption budgets that refuse."""
+    causes = failure.causes if isinstance(failure, Busy) else ()
+    return " ".join((str(failure), *causes))

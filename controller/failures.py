@@ -1,0 +1,66 @@
+"""What can go wrong between the controller and the API server; each kind is handled in its own way.
+
+Messages are the API server's own, as far as it sent one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass
+class ClusterFailure(Exception):  # noqa: N818 - each kind below says what failed
+    """A request to the API server did not succeed."""
+
+    message: str
+    """What the API server, or the network, said."""
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class Conflict(ClusterFailure):
+    """409: the object is not, or no longer, what the request took it for."""
+
+
+class Missing(ClusterFailure):
+    """404: there is no such object, or the API server does not serve the resource."""
+
+
+class Gone(ClusterFailure):
+    """410: the version to go on from is too old; list again."""
+
+
+@dataclass
+class Denied(ClusterFailure):
+    """401 or 403: the API server does not let the controller do this."""
+
+    permission: str
+    """What was asked for: verb, resource and API group, as a Role would grant it."""
+    is_terminating: bool = False
+    """The namespace is being deleted: nothing new may be made there. No permission is missing."""
+
+
+@dataclass
+class Busy(ClusterFailure):
+    """429: later."""
+
+    retry_after: float | None = None
+    """In seconds, where the API server said so."""
+    causes: Sequence[str] = ()
+    """Why, one message each: the disruption budgets that refuse an eviction."""
+
+
+class Refused(ClusterFailure):
+    """Another 4xx: the request as it is will never succeed."""
+
+
+@dataclass
+class ServerFailure(ClusterFailure):
+    """5xx: the API server, or something behind it, has failed."""
+
+    retry_after: float | None = None
+    """In seconds, where the API server said so."""
+
+
+class Unreachable(ClusterFailure):
+    """There was no answer: the connection failed, or time ran out."""

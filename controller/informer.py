@@ -1,0 +1,151 @@
+"""Keeps a :class:`controller.store.Store` up to date: list, watch, resume, list again."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from time import monotonic
+from typing import Any, Final, Generic, TypeVar
+
+import structlog
+
+from controller.cluster import Cluster, WatchEvent
+from controller.failures import Busy, ClusterFailure, Denied, Gone, Missing, ServerFailure
+from controller.resources import Resource
+from controller.store import Change, Entry, Store, entry_of, version_of
+from rules.decode import DecodeError
+
+ValueT = TypeVar("ValueT")
+
+Read = Callable[[Mapping[str, Any]], ValueT]
+"""What to keep of an object. Raises DecodeError."""
+
+_log = structlog.get_logger()
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 30.0
+"""Seconds between attempts, doubling from the first to the longest."""
+
+
+class Informer(Generic[ValueT]):
+    """One resource, watched in all namespaces."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        resource: Resource,
+        read: Read[ValueT],
+        store: Store[ValueT],
+        changed: Callable[[Change[ValueT]], None],
+    ) -> None:
+        """``changed`` is called for every change, in order."""
+        self._cluster = cluster
+        self.resource = resource
+        self._read = read
+        self.store = store
+        self._changed = changed
+        self._version = ""
+        self._pause = _FIRST_PAUSE
+        self._said = ""
+        self.synced = asyncio.Event()
+        """Set after the first complete list."""
+        self.heard = monotonic()
+        """When the API server last said anything (monotonic clock, in seconds)."""
+        self.trouble: str | None = "not listed yet"
+        """Why the resource can't be read at present, for /readyz; None if it can."""
+
+    async def run(self) -> None:
+        """Never returns. Every failure is waited out: there is nobody else who could help."""
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+            except Gone:
+                _log.info("the watch is too old, listing again", resource=str(self.resource))
+                self._version = ""
+            except ClusterFailure as failure:
+                await self._wait_out(failure)
+
+    def learn(self, document: Mapping[str, Any]) -> None:
+        """Take over the answer to an own write, which the watch will only tell later."""
+        if (entry := self._entry(document)) is not None:
+            self._tell(self.store.learn(entry))
+
+    async def _list(self) -> None:
+        entries: list[Entry[ValueT]] = []
+        version = ""
+        async with aclosing(self._cluster.pages(self.resource)) as pages:
+            async for page in pages:
+                version = page.version
+                # Cut down page by page, so that never more than one is held in full.
+                entries += filter(None, map(self._entry, page.items))
+        self._tell(self.store.replace(entries, version_of(version)))
+        self._version = version
+        self._is_well()
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        async with aclosing(self._cluster.watch(self.resource, self._version)) as events:
+            async for event in events:
+                self._take(event)
+                self._is_well()
+        self.heard = monotonic()  # it ended in good order
+
+    def _take(self, event: WatchEvent) -> None:
+        version = event.object["metadata"].get("resourceVersion", "")
+        if event.type == "BOOKMARK":
+            self.store.saw(version_of(version))
+        elif (entry := self._entry(event.object)) is not None:
+            put = self.store.delete if event.type == "DELETED" else self.store.put
+            self._tell(put(entry))
+        self._version = version
+
+    def _entry(self, document: Mapping[str, Any]) -> Entry[ValueT] | None:
+        try:
+            return entry_of(document, self._read(document))
+        except DecodeError as error:
+            metadata = document.get("metadata") or {}
+            _log.error(
+                "an object can't be read and is left alone",
+                resource=str(self.resource),
+                namespace=metadata.get("namespace"),
+                name=metadata.get("name"),
+                error=str(error),
+            )
+            return None
+
+    def _tell(self, changes: list[Change[ValueT]]) -> None:
+        for change in changes:
+            self._changed(change)
+
+    def _is_well(self) -> None:
+        self.heard = monotonic()
+        self._pause = _FIRST_PAUSE
+        if self._said:
+            _log.info("the resource can be read again", resource=str(self.resource))
+        self.trouble, self._said = None, ""
+
+    async def _wait_out(self, failure: ClusterFailure) -> None:
+        if isinstance(failure, (Missing, ServerFailure)):
+            # Either may mean that the API is not what it was. What is known is kept: an API server
+            # that has just started serves no custom resources for a moment.
+            self._version = ""
+        self.trouble = _explained(failure, self.resource)
+        if self.trouble != self._said:  # once, not every time
+            _log.warning(self.trouble, resource=str(self.resource), error=str(failure))
+            self._said = self.trouble
+        wanted = failure.retry_after if isinstance(failure, (Busy, ServerFailure)) else None
+        await asyncio.sleep(max(self._pause, wanted or 0))
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+
+
+def _explained(failure: ClusterFailure, resource: Resource) -> str:
+    if isinstance(failure, Missing):
+        return (
+            f"waiting for {resource} to be served; install the CustomResourceDefinitions "
+            "(usher crds | kubectl apply -f -) or turn the API on"
+        )
+    if isinstance(failure, Denied):
+        return f"the permission to {failure.permission} is missing"
+    if isinstance(failure, Busy):
+        return f"the API server is too busy to read {resource}"
+    return f"{resource} can't be read"

@@ -1,0 +1,258 @@
+"""Leader election by a Lease: of several controllers one writes, the others stand by.
+
+The rules are those of client-go's ``tools/leaderelection``. Nobody compares clocks: a candidate
+counts by its own steady clock since it last saw the Lease change, and the leader since its last
+successful renewal. That it stops before others may start is what keeps two from writing.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any, NamedTuple, Protocol
+
+import structlog
+
+from controller import clock
+from controller.cluster import Cluster, Document
+from controller.failures import ClusterFailure, Conflict, Denied, Missing
+from controller.planning.snapshot import Key
+from controller.resources import LEASES
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Spans in seconds; the defaults are those of Kubernetes' own controllers."""
+
+    duration: float = 15.0
+    """For how long others leave a silent leader alone."""
+    renew: float = 10.0
+    """For how long a leader writes without a renewal; shorter, or two would write at once."""
+    retry: float = 2.0
+    """Between two attempts."""
+
+
+class Sight(NamedTuple):
+    """The Lease as a candidate last saw it change."""
+
+    holder: str = ""
+    """"" for nobody."""
+    version: str = ""
+    duration: float = 0.0
+    """What its holder has asked for, in seconds."""
+    since: float = 0.0
+    """When it was first seen so (monotonic clock)."""
+
+
+def seen(before: Sight, lease: Document, now: float) -> Sight:
+    """What a look at ``lease`` at ``now`` adds to what was seen ``before``."""
+    spec = lease.get("spec") or {}
+    version = lease["metadata"]["resourceVersion"]
+    since = before.since if version == before.version else now
+    duration = float(spec.get("leaseDurationSeconds") or 0)
+    return Sight(spec.get("holderIdentity") or "", version, duration, since)
+
+
+def may_take(sight: Sight, identity: str, now: float) -> bool:
+    """Whether ``identity`` may take the Lease: it is free, our own, or its holder is silent."""
+    return sight.holder in ("", identity) or now >= sight.since + sight.duration
+
+
+def claimed(
+    lease: Document, identity: str, terms: Terms, now: datetime, *, released: bool = False
+) -> Document:
+    """``lease`` as ``identity`` writes it at ``now``, to take, to renew or to release it."""
+    spec = lease.get("spec") or {}
+    stamp = format_micro_time(now)
+    is_renewal = spec.get("holderIdentity") == identity
+    changes = {
+        "holderIdentity": "" if released else identity,
+        "leaseDurationSeconds": 1 if released else round(terms.duration),
+        "renewTime": stamp,
+        "acquireTime": spec.get("acquireTime") or stamp if is_renewal else stamp,
+        "leaseTransitions": (spec.get("leaseTransitions") or 0) + (0 if is_renewal else 1),
+    }
+    return {**lease, "spec": spec | changes}
+
+
+def format_micro_time(instant: datetime) -> str:
+    """``instant`` as ``metav1.MicroTime`` wants it: UTC, exactly six fractional digits."""
+    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+class Lead(Protocol):
+    """The right to write."""
+
+    @property
+    def beat(self) -> float:
+        """When the election last went on (monotonic clock), for /livez."""
+
+    def leads(self) -> bool:
+        """Whether this process may write, right now."""
+
+    async def acquire(self) -> None:
+        """Return when this process may write."""
+
+    async def hold(self) -> None:
+        """Return when it may not any more."""
+
+    async def release(self) -> None:
+        """Give the right back."""
+
+
+class Alone:
+    """There is no election: this process is the only one, says whoever runs it."""
+
+    @property
+    def beat(self) -> float:
+        """Always now."""
+        return monotonic()
+
+    def leads(self) -> bool:
+        """Always."""
+        return True
+
+    async def acquire(self) -> None:
+        """At once."""
+
+    async def hold(self) -> None:
+        """For ever."""
+        await asyncio.get_running_loop().create_future()
+
+    async def release(self) -> None:
+        """Nobody is waiting."""
+
+
+class Elector:
+    """One candidate."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        key: Key,
+        identity: str,
+        terms: Terms,
+        changed: Callable[[bool], None],
+    ) -> None:
+        """``key`` is the Lease's; ``changed`` is told when this candidate wins or loses."""
+        self._cluster = cluster
+        self._key = key
+        self._identity = identity
+        self._terms = terms
+        self._changed = changed
+        self._sight = Sight()
+        self._held: Document | None = None
+        self._until = 0.0
+        self._said = ""
+        self.beat = monotonic()
+        """When the election last went on (monotonic clock), for /livez."""
+
+    def leads(self) -> bool:
+        """Whether this candidate may write, right now."""
+        return self._held is not None and monotonic() < self._until
+
+    async def acquire(self) -> None:
+        """Return when this candidate leads."""
+        _log.info("standing by", lease=str(self._key.name), identity=self._identity)
+        while True:
+            self.beat = monotonic()
+            if await self._attempt(self._take):
+                _log.info("leading", lease=self._key.name, identity=self._identity)
+                self._changed(True)  # noqa: FBT003 - the one thing it says
+                return
+            await asyncio.sleep(self._terms.retry)
+
+    async def hold(self) -> None:
+        """Renew; return when the lead is lost."""
+        while self._held is not None:
+            self.beat = monotonic()
+            await asyncio.sleep(min(self._terms.retry, max(0.0, self._until - monotonic())))
+            await self._attempt(self._renew)
+            if monotonic() >= self._until:
+                self._held = None
+        _log.warning("the lead is lost, nothing is written any more", lease=self._key.name)
+        self._changed(False)  # noqa: FBT003 - see acquire
+
+    async def release(self) -> None:
+        """Let others take over at once, if this candidate leads."""
+        held, self._held = self._held, None
+        if held is None:
+            return
+        self._changed(False)  # noqa: FBT003 - see acquire
+        lease = claimed(held, self._identity, self._terms, clock.now(), released=True)
+        try:
+            await self._cluster.replace(LEASES, self._key, lease)
+        except ClusterFailure as failure:
+            _log.warning("the lease runs out by itself", error=str(failure))
+        else:
+            _log.info("lease released", lease=self._key.name)
+
+    async def _attempt(self, step: Callable[[], Any]) -> bool:
+        """Take ``step``; False where it failed, or took longer than a lead lasts."""
+        left = self._until - monotonic() if self._held is not None else self._terms.renew
+        try:
+            async with asyncio.timeout(max(left, 0.0)):
+                await step()
+        except TimeoutError:
+            return False
+        except Conflict:
+            self._held = self._held and await self._looked_again()
+            return False
+        except ClusterFailure as failure:
+            self._say(failure)
+            return False
+        self._said = ""
+        return self._held is not None
+
+    async def _looked_again(self) -> Document | None:
+        """The Lease after a conflict, if it is still ours; None if it is not."""
+        try:
+            async with asyncio.timeout(max(self._until - monotonic(), 0.0)):
+                lease = await self._cluster.get(LEASES, self._key)
+        except (ClusterFailure, TimeoutError):
+            return self._held
+        holder = (lease.get("spec") or {}).get("holderIdentity")
+        return lease if holder == self._identity else None
+
+    async def _take(self) -> None:
+        began = monotonic()
+        try:
+            lease = await self._cluster.get(LEASES, self._key)
+        except Missing:
+            body: Document = {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"namespace": self._key.namespace, "name": self._key.name},
+            }
+            body = claimed(body, self._identity, self._terms, clock.now())
+            body["spec"]["leaseTransitions"] = 0
+            self._keep(await self._cluster.create(LEASES, self._key.namespace, body), began)
+            return
+        self._sight = seen(self._sight, lease, monotonic())
+        if may_take(self._sight, self._identity, monotonic()):
+            lease = claimed(lease, self._identity, self._terms, clock.now())
+            self._keep(await self._cluster.replace(LEASES, self._key, lease), began)
+
+    async def _renew(self) -> None:
+        began = monotonic()
+        if self._held is not None:
+            lease = claimed(self._held, self._identity, self._terms, clock.now())
+            self._keep(await self._cluster.replace(LEASES, self._key, lease), began)
+
+    def _keep(self, lease: Document, began: float) -> None:
+        self._held = lease
+        # From before the request was sent: nobody else can have seen the renewal earlier.
+        self._until = began + self._terms.renew
+
+    def _say(self, failure: ClusterFailure) -> None:
+        event = "the lease can't be read or written"
+        if isinstance(failure, Denied):
+            event = f"the permission to {failure.permission} is missing"
+        elif isinstance(failure, Missing):
+            event = f"the lease's namespace {self._key.namespace} does not exist"
+        if str(failure) != self._said:  # once, not every time
+            _log.warning(event, lease=self._key.name, error=str(failure))
+            self._said = str(failure)

@@ -1,0 +1,223 @@
+"""The workers: take an item, plan, write, see when to look again."""
+
+import asyncio
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import Final, NamedTuple
+
+import structlog
+
+from controller import clock
+from controller.evictor import Evictor
+from controller.failures import (
+    Busy,
+    ClusterFailure,
+    Conflict,
+    Denied,
+    Missing,
+    Refused,
+    ServerFailure,
+)
+from controller.metrics import Metrics
+from controller.plan import Sync, plan
+from controller.planning.admission import as_request
+from controller.planning.deferral import with_deferral
+from controller.planning.metadata import complete_creation
+from controller.planning.relevance import has_ended
+from controller.planning.snapshot import Snapshot
+from controller.planning.writes import EVICTIONS, Plan, Write
+from controller.queue import WorkQueue
+from controller.routing import EVICTOR, Item
+from controller.view import View
+from controller.writer import MANAGER, NotLeadingError, RefusedPlanError, Writer
+from rules.api import Eviction, EvictionRequest
+
+_log = structlog.get_logger()
+PERMISSION_SECONDS: Final = 30.0
+"""Seconds until something is tried again for which a permission is missing."""
+HOPELESS_SECONDS: Final = 300.0
+"""Seconds until something is tried again that the API server will hardly ever accept."""
+_MISSING_SECONDS: Final = 2.0
+
+
+class Reaction(NamedTuple):
+    """What to do after a failure."""
+
+    retry: bool = True
+    at_least: float = 0.0
+    """Seconds to wait, if that is longer than the item's backoff."""
+    level: str = "warning"
+    """How to log it."""
+    event: str = "a write failed and is tried again"
+
+
+def reaction_to(failure: ClusterFailure) -> Reaction:
+    """How each kind of failure is handled; where there was no answer the backoff is enough."""
+    if isinstance(failure, Denied):
+        return _reaction_to_denial(failure)
+    if isinstance(failure, (Busy, ServerFailure)):
+        return Reaction(at_least=failure.retry_after or 0.0)
+    return _REACTIONS.get(type(failure), Reaction())
+
+
+def _reaction_to_denial(failure: Denied) -> Reaction:
+    if failure.is_terminating:
+        event = "the namespace is being deleted, nothing to do"
+        return Reaction(retry=False, level="info", event=event)
+    event = f"the permission to {failure.permission} is missing"
+    return Reaction(at_least=PERMISSION_SECONDS, event=event)
+
+
+_REACTIONS: Final = {
+    Conflict: Reaction(level="debug"),
+    # An object that is gone will not be found in the store either; else a whole API is gone.
+    Missing: Reaction(at_least=_MISSING_SECONDS, level="info"),
+    Refused: Reaction(
+        at_least=HOPELESS_SECONDS,
+        level="error",
+        event="the API server refuses a write; please report this",
+    ),
+}
+
+
+class Loop:
+    """Works off the queue."""
+
+    def __init__(
+        self,
+        view: View,
+        queue: WorkQueue[Item],
+        writer: Writer,
+        evictor: Evictor | None,
+        metrics: Metrics,
+    ) -> None:
+        """``evictor`` None: somebody else is the default evictor."""
+        self._view = view
+        self._queue = queue
+        self._writer = writer
+        self._evictor = evictor
+        self._metrics = metrics
+        self._terminal_times: dict[str, datetime] = {}
+        """What is to be remembered between two plans, by the Eviction's UID."""
+        self._began: dict[Item, float] = {}
+
+    def longest_work(self) -> float:
+        """For how many seconds the slowest item has been worked on."""
+        return monotonic() - min(self._began.values(), default=monotonic())
+
+    async def run(self, workers: int) -> None:
+        """Work with so many workers until cancelled; nothing is written afterwards."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(workers):
+                group.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            item, waited = await self._queue.get()
+            self._metrics.waits.labels(item.work).observe(waited)
+            self._began[item] = began = monotonic()
+            try:
+                await self._handle(item)
+            finally:
+                del self._began[item]
+                self._queue.done(item)
+            self._metrics.works.labels(item.work).observe(monotonic() - began)
+
+    async def _handle(self, item: Item) -> None:
+        try:
+            again = await self._sync(item)
+        except ClusterFailure as failure:
+            self._react(item, failure)
+        except RefusedPlanError:
+            self._queue.add(item, HOPELESS_SECONDS)
+        except NotLeadingError:
+            pass  # whoever leads next looks at everything
+        except Exception:  # noqa: BLE001 - one bad object must not stop all others
+            self._metrics.failures.labels(item.work, "bug").inc()
+            delay = self._queue.retry(item, at_least=_MISSING_SECONDS)
+            _log.exception("internal error", **_about(item), retry_seconds=delay)
+        else:
+            self._queue.schedule.succeeded(item)
+            if again is not None:
+                self._queue.add(item, max(again.total_seconds(), 0.0))
+
+    def _react(self, item: Item, failure: ClusterFailure) -> None:
+        reaction = reaction_to(failure)
+        self._metrics.failures.labels(item.work, type(failure).__name__).inc()
+        delay = self._queue.retry(item, reaction.at_least) if reaction.retry else None
+        log = getattr(_log, reaction.level)
+        log(reaction.event, **_about(item), error=str(failure), retry_seconds=delay)
+
+    async def _sync(self, item: Item) -> timedelta | None:
+        """Bring one object into order; returns when to look at it again."""
+        store = self._view.requests if item.work == Sync.REQUEST else self._view.evictions
+        entry = store.get(item.key)
+        if entry is None:
+            return None
+        snapshot = self._view.snapshot(item.key.namespace, entry.value, self._terminal_times)
+        value: Eviction | EvictionRequest = entry.value
+        if item.work == EVICTOR:
+            if self._evictor is None or not isinstance(value, Eviction):
+                return None
+            return await self._evictor.run(item.key, value, snapshot)
+        return await self._carry_out(item, value, snapshot)
+
+    async def _carry_out(
+        self, item: Item, value: Eviction | EvictionRequest, snapshot: Snapshot
+    ) -> timedelta | None:
+        now = clock.now()
+        planned = plan(Sync(item.work), item.key, snapshot, now)
+        if item.work == Sync.REQUEST:
+            planned = with_deferral(planned, item.key, snapshot, now)
+        for write in planned.writes:
+            await self._write(write, snapshot, now)
+        if item.work == Sync.EVICTION:
+            self._remember(value.metadata.uid, planned)
+        return planned.requeue_after
+
+    async def _write(self, write: Write, snapshot: Snapshot, now: datetime) -> None:
+        creates = write.resource == EVICTIONS and snapshot.eviction(write.key) is None
+        if creates:
+            write = complete_creation(write, snapshot, now)
+        await self._writer.apply(write, as_request(write, snapshot, now), MANAGER)
+        _log.info("written", **_told(write, creates=creates))
+
+    def _remember(self, uid: str, planned: Plan) -> None:
+        if planned.terminal_time is None:
+            self._terminal_times.pop(uid, None)
+        else:
+            self._terminal_times[uid] = planned.terminal_time
+
+    def forget(self, eviction: Eviction) -> None:
+        """``eviction`` is gone, or has ended: nothing about it needs to be remembered."""
+        uid = eviction.metadata.uid
+        self._terminal_times.pop(uid, None)
+        if self._evictor is not None:
+            self._evictor.forget(uid)
+
+
+def is_over(old: Eviction | None, new: Eviction | None) -> bool:
+    """Whether an Eviction that was ``old`` and is ``new`` has just come to its end."""
+    return old is not None and (new is None or (has_ended(new) and not has_ended(old)))
+
+
+def _about(item: Item) -> dict[str, str]:
+    return {"work": item.work, "namespace": item.key.namespace, "name": item.key.name}
+
+
+def _told(write: Write, *, creates: bool) -> dict[str, object]:
+    """What a log line says of a write."""
+    status = write.apply.get("status", {})
+    told: dict[str, object] = {
+        "resource": write.resource,
+        "namespace": write.key.namespace,
+        "name": write.key.name,
+        "part": write.subresource or ("object" if creates else "metadata"),
+    }
+    for condition in status.get("conditions", ()):
+        if condition["status"] == "True":
+            told[condition["type"]] = condition["reason"]
+    for responder in status.get("targetResponders", ()):
+        if responder["state"] == "Active":
+            told["active"] = responder["name"]
+    return told

@@ -1,0 +1,152 @@
+"""What the controller counts. No label has a name or a user in it: their number is bounded."""
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from controller.planning.relevance import has_ended, has_succeeded
+from controller.view import View
+from rules.api import Eviction, Intent, ResponderState
+
+_PREFIX: Final = "usher_controller_"
+_SECONDS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)
+
+
+class Metrics:
+    """Counters of one process, and the registry that shows them."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.writes = Counter(
+            f"{_PREFIX}writes",
+            "Writes to the API server.",
+            ("resource", "subresource", "result"),
+            registry=registry,
+        )
+        self.failures = Counter(
+            f"{_PREFIX}failures",
+            "Work that did not succeed and is tried again.",
+            ("work", "kind"),
+            registry=registry,
+        )
+        self.waits = Histogram(
+            f"{_PREFIX}queue_wait_seconds",
+            "From being due to being worked on.",
+            ("work",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.works = Histogram(
+            f"{_PREFIX}work_seconds",
+            "Working on an item.",
+            ("work",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.refused_writes = Counter(
+            f"{_PREFIX}planned_writes_refused",
+            "Planned writes that the rules refuse: each is a bug.",
+            registry=registry,
+        )
+        self.failed_evictions = Counter(
+            "imperative_eviction_responder_controller_failed_evictions",
+            "Calls of the eviction subresource that the API server refused.",
+            registry=registry,
+        )
+        self.lease_held = Gauge(
+            f"{_PREFIX}lease_held", "1 while this process leads.", registry=registry
+        )
+        self.stood_down = Gauge(
+            f"{_PREFIX}stood_down",
+            "1 while this process leaves the work to the cluster's own controller.",
+            registry=registry,
+        )
+
+
+class Board(Collector):
+    """What can be read off when somebody asks: queues, watches, and the state of every eviction."""
+
+    def __init__(
+        self,
+        view: View,
+        queue: Callable[[], tuple[int, int]],
+        heard: Callable[[], dict[str, float]],
+    ) -> None:
+        """Read from ``view``, and from two functions.
+
+        ``queue`` returns how many items are ready and delayed, ``heard`` for each resource when the
+        API server last said something of it (monotonic clock).
+        """
+        self._view = view
+        self._queue = queue
+        self._heard = heard
+
+    def collect(self) -> Iterator[Metric]:
+        """Everything as it is now."""
+        ready, delayed = self._queue()
+        yield _family("queue_depth", "Items that are due.", ready)
+        yield _family("queue_delayed", "Items whose time has not come.", delayed)
+        ages = GaugeMetricFamily(
+            f"{_PREFIX}watch_age_seconds",
+            "Since the API server last said anything of the resource.",
+            labels=("resource",),
+        )
+        now = monotonic()
+        for resource, heard in self._heard().items():
+            ages.add_metric((resource,), now - heard)
+        yield ages
+        yield from self._evictions()
+        yield self._intents()
+
+    def _evictions(self) -> Iterator[Metric]:
+        outcomes: Tally[str] = Tally()
+        states: Tally[str] = Tally(dict.fromkeys(ResponderState, 0))
+        responders = 0
+        for entry in self._view.evictions:
+            eviction = entry.value
+            outcomes[_outcome(eviction)] += 1
+            states.update(r.state for r in eviction.status.target_responders)
+            responders += len(eviction.status.target_responders)
+        yield _tallied(f"{_PREFIX}evictions", "Evictions by state.", "state", outcomes)
+        yield _tallied(
+            "evictionrequest_controller_responder_state",
+            "Target responders of all Evictions by state.",
+            "state",
+            states,
+        )
+        yield GaugeMetricFamily(
+            "evictionrequest_controller_target_responders",
+            "Target responders of all Evictions.",
+            value=responders,
+        )
+
+    def _intents(self) -> Metric:
+        intents: Tally[str] = Tally(dict.fromkeys(Intent, 0))
+        intents.update(
+            intent if (intent := entry.value.spec.intent) in tuple(Intent) else "other"
+            for entry in self._view.requests
+        )
+        name = "evictionrequest_controller_requester_intent"
+        return _tallied(name, "EvictionRequests by intent.", "intent", intents)
+
+
+def _outcome(eviction: Eviction) -> str:
+    if not has_ended(eviction):
+        return "active"
+    return "evicted" if has_succeeded(eviction) else "failed"
+
+
+def _family(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(_PREFIX + name, text, value=value)
+
+
+def _tallied(name: str, text: str, label: str, tally: Tally[str]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=(label,))
+    for value, count in tally.items():
+        family.add_metric((str(value),), count)
+    return family

@@ -1,0 +1,50 @@
+"""Writes that can wait, because a better one may be about to come.
+
+The first status of an EvictionRequest says no more than that its Eviction is under way. Many
+evictions are over before anybody has read it. See ADR 40.
+"""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from controller.planning.relevance import relevant_eviction
+from controller.planning.snapshot import Key, Snapshot
+from controller.planning.writes import EVICTION_REQUESTS, Plan, Write
+from rules.api import ConditionStatus
+
+INTERIM_DELAY: Final = timedelta(seconds=5)
+"""How long an EvictionRequest may be without a status while its Eviction is young. Our own choice:
+longer than a pod without a grace period takes, shorter than anybody's patience."""
+
+
+def with_deferral(plan: Plan, key: Key, snapshot: Snapshot, now: datetime) -> Plan:
+    """``plan`` of the EvictionRequest ``key`` without a first status that can wait.
+
+    It is planned again when the Eviction has something to say, or the delay is over.
+    """
+    request = snapshot.eviction_request(key)
+    reports = [write for write in plan.writes if write.resource == EVICTION_REQUESTS]
+    if request is None or not reports or request.status.observed_generation is not None:
+        return plan
+    others = tuple(write for write in plan.writes if write.resource != EVICTION_REQUESTS)
+    left = INTERIM_DELAY if others else _left(key, snapshot, now)
+    if left <= timedelta() or any(map(_is_final, reports)):
+        return plan
+    return Plan(others, min(left, plan.requeue_after or left))
+
+
+def _left(key: Key, snapshot: Snapshot, now: datetime) -> timedelta:
+    """How long the status may still wait."""
+    request = snapshot.eviction_request(key)
+    pod = request.spec.target.pod if request else None
+    if request is None or pod is None:
+        return timedelta()
+    relevant = relevant_eviction(snapshot.evictions_of(key.namespace, pod))
+    began = [request.metadata.creation_timestamp]
+    began += [relevant.metadata.creation_timestamp] if relevant else []
+    return INTERIM_DELAY - (now - max(filter(None, began), default=now - INTERIM_DELAY))
+
+
+def _is_final(write: Write) -> bool:
+    conditions = write.apply["status"]["conditions"]
+    return any(condition["status"] == ConditionStatus.TRUE for condition in conditions)

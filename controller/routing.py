@@ -1,0 +1,147 @@
+"""From a change in the cluster to the items that are to be looked at. Pure."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple, TypeVar
+
+from controller.plan import Sync
+from controller.planning.relevance import has_ended
+from controller.planning.snapshot import Key
+from controller.store import Change, Entry
+from controller.view import View, pod_of
+from rules.api import Eviction, EvictionRequest
+from rules.states import FINAL_CONDITIONS, condition_of
+
+REPORT_DELAY: Final = 1.0
+"""Seconds that an Eviction waits after its pod has gone: the Active responder is about to report,
+and both changes then make one write instead of two. A report wakes the Eviction at once."""
+
+EVICTOR: Final = "evictor"
+"""The work of the default evictor on an Eviction, beside the three syncs."""
+_STAGES: Final = {Sync.EVICTION: 0, EVICTOR: 0, Sync.METADATA: 1, Sync.REQUEST: 2}
+
+ValueT = TypeVar("ValueT", Eviction, EvictionRequest)
+
+
+class Item(NamedTuple):
+    """What to do about one object."""
+
+    work: str
+    """A :class:`Sync`, or :data:`EVICTOR`."""
+    key: Key
+    target: str
+    """UID of the target, "" for none."""
+
+    @property
+    def lane(self) -> tuple[str, str]:
+        """Everything about one target goes in single file, so that no work overtakes another."""
+        return self.key.namespace, self.target or self.key.name
+
+    @property
+    def stage(self) -> int:
+        """Evictions that have begun go first: under load each ends soon, rather than all late."""
+        return _STAGES[self.work]
+
+
+class Due(NamedTuple):
+    """An item, and in how many seconds it is due."""
+
+    item: Item
+    delay: float = 0.0
+
+
+def target_uid(value: Eviction | EvictionRequest) -> str:
+    """The UID of the target, "" for none."""
+    return value.spec.target.pod.uid if value.spec.target.pod else ""
+
+
+def _item(work: str, entry: Entry[ValueT]) -> Item:
+    return Item(work, entry.key, target_uid(entry.value))
+
+
+class Router:
+    """Knows who cares for which change."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    def everything(self) -> Iterator[Due]:
+        """All that there is to look at, for whoever starts."""
+        for entry in self._view.evictions:
+            if not has_ended(entry.value):
+                yield Due(_item(Sync.EVICTION, entry))
+                yield Due(_item(EVICTOR, entry))
+            yield Due(_item(Sync.METADATA, entry))
+        for request in self._view.requests:
+            yield Due(_item(Sync.REQUEST, request))
+
+    def pod(self, change: Change[bytes]) -> Iterator[Due]:
+        """A pod has come, gone, or changed in what counts."""
+        entry = change.new or change.old
+        if entry is None:
+            return
+        for eviction in self._view.evictions_of(entry.key.namespace, entry.uid):
+            if not has_ended(eviction.value):
+                is_over = change.new is None or bool(pod_of(change.new.value).status.phase)
+                yield Due(_item(EVICTOR, eviction))
+                yield Due(_item(Sync.EVICTION, eviction), REPORT_DELAY if is_over else 0.0)
+        if change.old is None or change.new is None:
+            yield from self._requests(entry.key.namespace, entry.uid)
+
+    def eviction(self, change: Change[Eviction]) -> Iterator[Due]:
+        """An Eviction has come, gone or changed."""
+        old, new = change
+        if new is not None:
+            yield Due(_item(Sync.EVICTION, new))
+            yield Due(_item(EVICTOR, new))
+            if old is None or _membership(old.value) != _membership(new.value):
+                yield Due(_item(Sync.METADATA, new))
+        entry = new or old
+        if entry is None:
+            return
+        if old is None or new is None or _outcome(old.value) != _outcome(new.value):
+            yield from self._requests(entry.key.namespace, target_uid(entry.value))
+        if new is None:  # an Eviction that was a duplicate may now be the one that counts
+            yield from self._evictions(entry, Sync.EVICTION)
+
+    def request(self, change: Change[EvictionRequest]) -> Iterator[Due]:
+        """An EvictionRequest has come, gone or changed."""
+        old, new = change
+        if new is not None:
+            yield Due(_item(Sync.REQUEST, new))
+        entry = new or old
+        if entry is None:
+            return
+        has_come_or_gone = old is None or new is None
+        if has_come_or_gone or (old and new and _wish(old.value) != _wish(new.value)):
+            yield from self._evictions(entry, Sync.EVICTION)
+            # Whether any request wants the pod gone decides about new Evictions for all of them.
+            yield from self._requests(entry.key.namespace, target_uid(entry.value))
+        if has_come_or_gone or (old and new and _is_leaving(old) != _is_leaving(new)):
+            yield from self._evictions(entry, Sync.METADATA)
+
+    def _evictions(self, entry: Entry[ValueT], work: Sync) -> Iterator[Due]:
+        evictions: Iterable[Entry[Eviction]] = self._view.evictions_of(
+            entry.key.namespace, target_uid(entry.value)
+        )
+        for eviction in evictions:
+            yield Due(_item(work, eviction))
+
+    def _requests(self, namespace: str, uid: str) -> Iterator[Due]:
+        for request in self._view.requests_of(namespace, uid):
+            yield Due(_item(Sync.REQUEST, request))
+
+
+def _membership(eviction: Eviction) -> object:
+    return eviction.metadata.labels, eviction.metadata.owner_references
+
+
+def _outcome(eviction: Eviction) -> object:
+    return [condition_of(eviction.status.conditions, type_) for type_ in FINAL_CONDITIONS]
+
+
+def _wish(request: EvictionRequest) -> object:
+    return request.spec.intent, request.metadata.deletion_timestamp
+
+
+def _is_leaving(entry: Entry[EvictionRequest]) -> bool:
+    return entry.value.metadata.deletion_timestamp is not None

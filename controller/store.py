@@ -1,0 +1,151 @@
+"""What is known of the objects of one resource: the newest state of each, with indexes.
+
+Knowledge comes from lists, from watches, and from the answers to the controller's own writes, which
+are earlier than the watch. Pure: no I/O, no clock.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from controller.planning.snapshot import Key
+
+ValueT = TypeVar("ValueT")
+
+
+class Entry(NamedTuple, Generic[ValueT]):
+    """One object."""
+
+    key: Key
+    uid: str
+    version: int
+    """Its resource version; -1 where that is no number."""
+    value: ValueT
+    """What is kept of it."""
+
+
+class Change(NamedTuple, Generic[ValueT]):
+    """An object was added (no ``old``), changed, or removed (no ``new``)."""
+
+    old: Entry[ValueT] | None
+    new: Entry[ValueT] | None
+
+
+def entry_of(document: Mapping[str, Any], value: ValueT) -> Entry[ValueT]:
+    """The entry for an object of the API, of which ``value`` is kept."""
+    metadata = document["metadata"]
+    key = Key(metadata.get("namespace", ""), metadata["name"])
+    return Entry(
+        key, metadata.get("uid", ""), version_of(metadata.get("resourceVersion", "")), value
+    )
+
+
+def version_of(text: str) -> int:
+    """A resource version as a number that can be compared, -1 if it is none.
+
+    Since 1.35 Kubernetes promises that they can be compared; before it just was so.
+    """
+    return int(text) if text.isdecimal() and text.isascii() else -1
+
+
+class Store(Generic[ValueT]):
+    """The objects of one resource."""
+
+    def __init__(self, **indexes: Callable[[Entry[ValueT]], Hashable | None]) -> None:
+        """``indexes``: name → under what an entry is to be found; None: not at all."""
+        self._entries: dict[Key, Entry[ValueT]] = {}
+        self._indexers = indexes
+        self._indexes: dict[str, dict[Hashable, dict[Key, None]]] = {
+            name: defaultdict(dict) for name in indexes
+        }
+        self._seen = -1
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry[ValueT]]:
+        return iter(tuple(self._entries.values()))
+
+    def get(self, key: Key) -> Entry[ValueT] | None:
+        """The object of that name."""
+        return self._entries.get(key)
+
+    def find(self, index: str, value: Hashable) -> list[Entry[ValueT]]:
+        """The objects that an index holds under ``value``."""
+        return [self._entries[key] for key in self._indexes[index].get(value, ())]
+
+    def replace(self, entries: Iterable[Entry[ValueT]], version: int) -> list[Change[ValueT]]:
+        """Take over a complete list as of ``version``; returns what that changes."""
+        listed = {entry.key: entry for entry in entries}
+        gone = [entry for key, entry in self._entries.items() if key not in listed]
+        changes: list[Change[ValueT]] = []
+        for entry in gone:
+            changes += self._remove(entry.key)
+        for entry in listed.values():
+            changes += self._put(entry)
+        self._seen = max(self._seen, version)
+        return changes
+
+    def saw(self, version: int) -> None:
+        """The watch has told everything up to ``version``."""
+        self._seen = max(self._seen, version)
+
+    def put(self, entry: Entry[ValueT]) -> list[Change[ValueT]]:
+        """Take over an event of the watch."""
+        self.saw(entry.version)
+        known = self._entries.get(entry.key)
+        if known and known.uid == entry.uid and -1 < entry.version < known.version:
+            return []  # the answer to our own, later write came first
+        return self._put(entry)
+
+    def delete(self, entry: Entry[ValueT]) -> list[Change[ValueT]]:
+        """Take over the event of the watch that ``entry`` is gone."""
+        self.saw(entry.version)
+        known = self._entries.get(entry.key)
+        if known is None or known.uid != entry.uid:
+            return []
+        return self._remove(entry.key)
+
+    def learn(self, entry: Entry[ValueT]) -> list[Change[ValueT]]:
+        """Take over the answer to an own write, unless the watch knows more already.
+
+        What the watch has been told up to is the judge: an object that was deleted in the meantime
+        would come back to life otherwise, and for good.
+        """
+        if entry.version <= self._seen:
+            return []
+        known = self._entries.get(entry.key)
+        if known is not None and entry.version <= known.version:
+            return []
+        return self._put(entry)
+
+    def _put(self, entry: Entry[ValueT]) -> list[Change[ValueT]]:
+        known = self._entries.get(entry.key)
+        changes: list[Change[ValueT]] = []
+        if known is not None and known.uid != entry.uid:
+            changes += self._remove(entry.key)  # a namesake
+            known = None
+        if known is not None:
+            self._unindex(known)
+        self._entries[entry.key] = entry
+        for name, indexer in self._indexers.items():
+            if (value := indexer(entry)) is not None:
+                self._indexes[name][value][entry.key] = None
+        if known is None or known.value != entry.value:
+            changes.append(Change(known, entry))
+        return changes
+
+    def _remove(self, key: Key) -> list[Change[ValueT]]:
+        entry = self._entries.pop(key)
+        self._unindex(entry)
+        return [Change(entry, None)]
+
+    def _unindex(self, entry: Entry[ValueT]) -> None:
+        for name, indexer in self._indexers.items():
+            value = indexer(entry)
+            if value is None:
+                continue
+            keys = self._indexes[name][value]
+            del keys[entry.key]
+            if not keys:
+                del self._indexes[name][value]

@@ -1,0 +1,170 @@
+"""Everything that the controller sees: its three stores, and what a plan for one key needs of them.
+
+Nothing is kept that nobody reads: pods are cut down to a few bytes, other objects lose their
+``managedFields`` and foreign annotations. Pure.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import orjson
+
+from controller.planning.snapshot import Key, Pod, Snapshot
+from controller.store import Entry, Store
+from rules.api import RESPONDERS_ANNOTATION, Eviction, EvictionRequest
+from rules.decode import decode_model
+
+_TERMINAL: Final = ("Failed", "Succeeded")
+_RESTARTABLE: Final = "Always"
+_STEM: Final = 200
+"""Characters of a pod's name by which Evictions are found that are named after it. Their names are
+cut to 253 characters, so that at least so many of a longer one are left."""
+_named_after = re.compile(r"pod-[0-9]{1,18}-(.*)", re.ASCII | re.DOTALL).fullmatch
+
+
+class View:
+    """The pods, Evictions and EvictionRequests that are known, each findable as plans need it."""
+
+    def __init__(self) -> None:
+        self.pods: Store[bytes] = Store()
+        self.evictions: Store[Eviction] = Store(target=_target_of, stem=_stem_of)
+        self.requests: Store[EvictionRequest] = Store(target=_target_of)
+
+    def evictions_of(self, namespace: str, uid: str) -> list[Entry[Eviction]]:
+        """The Evictions of the pod with that UID."""
+        return self.evictions.find("target", (namespace, uid))
+
+    def requests_of(self, namespace: str, uid: str) -> list[Entry[EvictionRequest]]:
+        """The EvictionRequests for the pod with that UID."""
+        return self.requests.find("target", (namespace, uid))
+
+    def snapshot(
+        self, namespace: str, about: Eviction | EvictionRequest, terminal_times: dict[str, datetime]
+    ) -> Snapshot:
+        """What a plan for ``about`` may depend on.
+
+        ``terminal_times`` is what is remembered, see :class:`Snapshot`.
+        """
+        pod = about.spec.target.pod
+        if pod is None:
+            own = (about,)
+            evictions = tuple(o for o in own if isinstance(o, Eviction))
+            requests = tuple(o for o in own if isinstance(o, EvictionRequest))
+            return Snapshot(evictions=evictions, eviction_requests=requests)
+        stem = (namespace, pod.name[:_STEM])
+        known = {
+            entry.key: entry.value
+            for entry in (
+                *self.evictions_of(namespace, pod.uid),
+                *self.evictions.find("stem", stem),
+            )
+        }
+        found = self.pods.get(Key(namespace, pod.name))
+        return Snapshot(
+            pods=(pod_of(found.value),) if found else (),
+            evictions=tuple(known.values()),
+            eviction_requests=tuple(e.value for e in self.requests_of(namespace, pod.uid)),
+            terminal_times={
+                eviction.metadata.uid: terminal_times[eviction.metadata.uid]
+                for eviction in known.values()
+                if eviction.metadata.uid in terminal_times
+            },
+        )
+
+
+def _target_of(entry: Entry[Eviction] | Entry[EvictionRequest]) -> tuple[str, str] | None:
+    pod = entry.value.spec.target.pod
+    return (entry.key.namespace, pod.uid) if pod else None
+
+
+def _stem_of(entry: Entry[Eviction]) -> tuple[str, str] | None:
+    found = _named_after(entry.key.name)
+    return (entry.key.namespace, found[1][:_STEM]) if found else None
+
+
+# --- what is kept of an object ------------------------------------------------------------------
+
+
+def read_eviction(document: Mapping[str, Any]) -> Eviction:
+    """An Eviction without what nobody reads. Raises DecodeError."""
+    return decode_model(Eviction, _bare(document))
+
+
+def read_request(document: Mapping[str, Any]) -> EvictionRequest:
+    """An EvictionRequest without what nobody reads. Raises DecodeError."""
+    return decode_model(EvictionRequest, _bare(document))
+
+
+def _bare(document: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = {
+        name: value
+        for name, value in document["metadata"].items()
+        if name not in ("managedFields", "annotations")
+    }
+    return {**document, "metadata": metadata}
+
+
+def read_pod(document: Mapping[str, Any]) -> bytes:
+    """What counts of a pod, as short JSON: most pods are never evicted, and need not be decoded.
+
+    Two pods that differ in nothing that counts give the same bytes.
+    """
+    metadata, spec = document["metadata"], document.get("spec") or {}
+    status = document.get("status") or {}
+    annotations = metadata.get("annotations") or {}
+    kept = {
+        "metadata": _present(
+            name=metadata["name"],
+            namespace=metadata.get("namespace"),
+            uid=metadata.get("uid"),
+            deletionTimestamp=metadata.get("deletionTimestamp"),
+            annotations=_only(annotations, RESPONDERS_ANNOTATION),
+        ),
+        "spec": _present(
+            evictionResponders=spec.get("evictionResponders"),
+            schedulingGroup=spec.get("schedulingGroup"),
+            initContainers=[
+                {"name": container.get("name"), "restartPolicy": _RESTARTABLE}
+                for container in spec.get("initContainers") or ()
+                if container.get("restartPolicy") == _RESTARTABLE
+            ],
+        ),
+        "status": _end(status) if status.get("phase") in _TERMINAL else {},
+    }
+    return orjson.dumps(_present(**kept))
+
+
+def pod_of(kept: bytes) -> Pod:
+    """The pod of which ``kept`` is what counts. Raises DecodeError."""
+    return decode_model(Pod, orjson.loads(kept))
+
+
+def _end(status: Mapping[str, Any]) -> dict[str, Any]:
+    """When the containers of a pod ended. Before the end nobody asks."""
+    return _present(
+        phase=status["phase"],
+        containerStatuses=_finishes(status.get("containerStatuses")),
+        initContainerStatuses=_finishes(status.get("initContainerStatuses")),
+    )
+
+
+def _finishes(statuses: Iterable[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": status.get("name", ""),
+            "state": {
+                "terminated": _only((status.get("state") or {}).get("terminated"), "finishedAt")
+            },
+        }
+        for status in statuses or ()
+    ]
+
+
+def _only(fields: Mapping[str, Any] | None, name: str) -> dict[str, Any] | None:
+    return {name: fields[name]} if fields and name in fields else None
+
+
+def _present(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value}

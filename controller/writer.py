@@ -1,0 +1,103 @@
+"""Sends planned writes: only while this process leads, and only what the rules admit."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import structlog
+
+from controller.cluster import Cluster
+from controller.failures import ClusterFailure, Conflict, Missing
+from controller.metrics import Metrics
+from controller.planning.snapshot import Key
+from controller.planning.writes import Write
+from controller.resources import BY_NAME
+from rules.evaluate import evaluate
+from rules.request import Request
+
+MANAGER: Final = "usher-controller"
+"""The field manager of the three syncs. One for all, or each would take away what others state."""
+EVICTOR_MANAGER: Final = "usher-evictor"
+"""The field manager of the evictor's reports, which are a responder's, not the controller's."""
+
+Learn = Callable[[Mapping[str, Any]], None]
+
+_log = structlog.get_logger()
+
+
+class NotLeadingError(Exception):
+    """This process may not write (any more)."""
+
+
+class RefusedPlanError(Exception):
+    """The rules refuse a planned write: a bug. It was logged; sending it would only repeat."""
+
+
+class Writer:
+    """The one way by which the controller changes the cluster."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        metrics: Metrics,
+        learn: Mapping[str, Learn],
+        may_write: Callable[[], bool],
+    ) -> None:
+        """``learn``: resource name → whom to tell the answers; ``may_write``: whether we lead."""
+        self._cluster = cluster
+        self._metrics = metrics
+        self._learn = learn
+        self._may_write = may_write
+
+    async def apply(self, write: Write, judged: Request | None, manager: str) -> None:
+        """Send ``write``, which admission will see as ``judged``.
+
+        Raises ClusterFailure, NotLeadingError and RefusedPlanError.
+        """
+        self._judge(write, judged)
+        self._check_lead()
+        try:
+            answer = await self._cluster.apply(
+                BY_NAME[write.resource],
+                write.key,
+                write.apply,
+                subresource=write.subresource,
+                manager=manager,
+            )
+        except ClusterFailure as failure:
+            self._count(write.resource, write.subresource, type(failure).__name__)
+            raise
+        self._count(write.resource, write.subresource, "ok")
+        self._learn[write.resource](answer)
+
+    async def evict(self, pod: Key, uid: str) -> None:
+        """Call the eviction subresource. Raises ClusterFailure and NotLeadingError."""
+        self._check_lead()
+        try:
+            await self._cluster.evict(pod, uid)
+        except ClusterFailure as failure:
+            self._count("pods", "eviction", type(failure).__name__)
+            if not isinstance(failure, (Missing, Conflict)):  # the pod is gone, which is well
+                self._metrics.failed_evictions.inc()
+            raise
+        self._count("pods", "eviction", "ok")
+
+    def _check_lead(self) -> None:
+        if not self._may_write():
+            raise NotLeadingError
+
+    def _judge(self, write: Write, judged: Request | None) -> None:
+        verdict = evaluate(judged) if judged else None
+        if verdict is None or verdict.allowed:
+            return
+        self._metrics.refused_writes.inc()
+        _log.error(
+            "a planned write breaks the rules and is not sent; please report this",
+            resource=write.resource,
+            namespace=write.key.namespace,
+            name=write.key.name,
+            violations=[f"{violation.rule}: {violation.error}" for violation in verdict.denied],
+        )
+        raise RefusedPlanError
+
+    def _count(self, resource: str, subresource: str, result: str) -> None:
+        self._metrics.writes.labels(resource, subresource, result).inc()

@@ -1,0 +1,171 @@
+"""Evictions on a real API server, from the request to the end."""
+
+import pytest
+
+from rules.api import EVICTOR
+from tests.controller.program import (
+    Program,
+    Users,
+    cluster,
+    controller,
+    present,
+    reasons,
+    states,
+    users,
+)
+from tests.e2e.api import Object
+from tests.e2e.waiting import eventually
+
+__all__ = ["cluster", "controller", "users"]
+pytestmark = pytest.mark.e2e
+
+FIRST, SECOND = "db.acme.io/failover", "mesh.example.com/drain"
+
+
+def test_pod_is_evicted(users: Users) -> None:
+    pod = users.create_pod("web-0")
+    users.request(pod, "drain")
+    ended = users.wait_for_reason("evictions", "pod-1-web-0", "PodDeleted")
+    assert states(ended) == {EVICTOR: "Completed"}
+    labels = ended["metadata"]["labels"]
+    assert labels == {EVICTOR: "responder", "drain.acme.io/drain": "requester"}
+    assert [owner["name"] for owner in ended["metadata"]["ownerReferences"]] == ["drain"]
+    users.wait_for_reason("evictionrequests", "drain", "PodDeleted")
+    assert users.get("pods", "web-0") is None
+
+
+def test_responders_take_turns(users: Users) -> None:
+    pod = users.create_pod("web-0", FIRST, SECOND)
+    users.request(pod, "drain")
+    users.wait_for("evictions", "pod-1-web-0", lambda e: states(e).get(FIRST) == "Active")
+    users.report("pod-1-web-0", FIRST, completionTime=present())
+    users.wait_for("evictions", "pod-1-web-0", lambda e: states(e)[SECOND] == "Active")
+    assert users.get("pods", "web-0") is not None
+    users.report("pod-1-web-0", SECOND, heartbeatTime=present(), completionTime=present())
+    ended = users.wait_for_reason("evictions", "pod-1-web-0", "PodDeleted")
+    assert states(ended) == {FIRST: "Completed", SECOND: "Completed", EVICTOR: "Completed"}
+
+
+def test_responder_evicts_the_pod_itself(users: Users) -> None:
+    pod = users.create_pod("web-0", FIRST)
+    users.request(pod, "drain")
+    users.wait_for("evictions", "pod-1-web-0", lambda e: states(e).get(FIRST) == "Active")
+    users.delete("pods", "web-0")
+    users.report("pod-1-web-0", FIRST, completionTime=present())
+    ended = users.wait_for_reason("evictions", "pod-1-web-0", "PodDeleted")
+    assert states(ended) == {FIRST: "Completed", EVICTOR: "Inactive"}
+
+
+def test_pod_deleted_under_a_silent_responder(users: Users) -> None:
+    pod = users.create_pod("web-0", FIRST)
+    users.request(pod, "drain")
+    users.wait_for("evictions", "pod-1-web-0", lambda e: states(e).get(FIRST) == "Active")
+    users.delete("pods", "web-0")
+    ended = users.wait_for_reason("evictions", "pod-1-web-0", "PodDeleted")
+    assert states(ended) == {FIRST: "Interrupted", EVICTOR: "Inactive"}
+
+
+def test_pod_has_ended(users: Users) -> None:
+    pod = users.create_pod("web-0", FIRST)
+    users.request(pod, "drain")
+    users.wait_for("evictions", "pod-1-web-0", lambda e: states(e).get(FIRST) == "Active")
+    users.patch(users.path("pods", "web-0", "status"), {"status": {"phase": "Succeeded"}})
+    users.wait_for_reason("evictions", "pod-1-web-0", "PodTerminal")
+
+
+def test_cancelled_while_active_and_asked_again(users: Users) -> None:
+    pod = users.create_pod("web-0", FIRST)
+    users.request(pod, "drain")
+    users.wait_for("evictions", "pod-1-web-0", lambda e: states(e).get(FIRST) == "Active")
+    users.withdraw("drain")
+    ended = users.wait_for_reason("evictions", "pod-1-web-0", "CanceledDueToNoRequesters")
+    assert states(ended) == {FIRST: "Canceled", EVICTOR: "Inactive"}
+    users.wait_for_reason("evictionrequests", "drain", "CanceledDueToNoRequesters")
+    assert users.get("pods", "web-0") is not None
+    users.request(pod, "again")
+    users.wait_for("evictions", "pod-2-web-0", lambda e: states(e).get(FIRST) == "Active")
+
+
+def test_pod_that_is_not_there(users: Users) -> None:
+    pod = users.create_pod("web-0")
+    users.delete("pods", "web-0")
+    users.request(pod, "drain")
+    users.wait_for_reason("evictionrequests", "drain", "EvictionInvalid")
+    users.create_pod("web-0")
+    users.request(pod, "namesake")
+    users.wait_for_reason("evictionrequests", "namesake", "EvictionInvalid")
+    assert users.list("evictions") == []
+
+
+def test_many_requesters_share_one_eviction(users: Users) -> None:
+    pod = users.create_pod("web-0", FIRST)
+    count = 103
+    for number in range(count):
+        users.request(pod, f"drain-{number}")
+    eviction = users.wait_for(
+        "evictions",
+        "pod-1-web-0",
+        lambda e: len(e["metadata"]["ownerReferences"]) == count and "status" in e,
+    )
+    assert len(users.list("evictions")) == 1
+    assert len(eviction["status"]["requesters"]) == 100
+    users.report("pod-1-web-0", FIRST, completionTime=present())
+    for number in range(count):
+        users.wait_for_reason("evictionrequests", f"drain-{number}", "PodDeleted")
+
+
+def test_duplicate_eviction_is_refused(users: Users) -> None:
+    pod = users.create_pod("web-0", FIRST)
+    users.request(pod, "drain")
+    first = users.wait_for("evictions", "pod-1-web-0", lambda e: FIRST in states(e))
+    second: Object = {
+        "apiVersion": first["apiVersion"],
+        "kind": "Eviction",
+        "metadata": {"name": "pod-9-web-0"},
+        "spec": first["spec"],
+    }
+    users.call("POST", users.path("evictions"), second)
+    users.wait_for_reason("evictions", "pod-9-web-0", "EvictionInvalid")
+    assert reasons(users.eviction("pod-1-web-0")) == set()
+
+
+def test_budget_blocks_and_then_frees(users: Users, controller: Program) -> None:
+    pod = users.create_pod("web-0", labels={"app": "web"})
+    # Pods that have not started are no loss, so that no budget holds for them.
+    ready = [{"type": "Ready", "status": "True"}]
+    running = {"status": {"phase": "Running", "conditions": ready}}
+    users.patch(users.path("pods", "web-0", "status"), running)
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "three-of-web"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+    }
+    users.call("POST", users.path("poddisruptionbudgets"), budget)
+    path = users.path("poddisruptionbudgets", "three-of-web", "status")
+    counted = {"observedGeneration": 1, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}
+    users.patch(path, {"status": {**counted, "disruptionsAllowed": 0}})
+    before = controller.metric("imperative_eviction_responder_controller_failed_evictions_total")
+    users.request(pod, "drain")
+
+    def message(eviction: Object) -> str:
+        reports = eviction.get("status", {}).get("responders", [])
+        return next((str(r.get("message", "")) for r in reports if r["name"] == EVICTOR), "")
+
+    told = users.wait_for("evictions", "pod-1-web-0", lambda e: "three-of-web" in message(e))
+    assert message(told).startswith("Attempt 1 to evict the pod was refused: ")
+    refusals = [line for line in controller.log() if line.get("budget") == "three-of-web"]
+    assert refusals[0]["pod"] == "web-0"
+    after = controller.metric("imperative_eviction_responder_controller_failed_evictions_total")
+    assert after > before
+    subjects = eventually(lambda: _subjects(users), "Events about Eviction and pod")
+    assert subjects == ["Eviction", "Pod"]
+    users.patch(path, {"status": {**counted, "disruptionsAllowed": 1}})
+    ended = users.wait_for_reason("evictions", "pod-1-web-0", "PodDeleted")
+    assert states(ended) == {EVICTOR: "Completed"}
+
+
+def _subjects(users: Users) -> list[str] | None:
+    """What the Events of the namespace are about, once there are two."""
+    kinds = [event["involvedObject"]["kind"] for event in users.list("events")]
+    return sorted(kinds) if len(kinds) > 1 else None
