@@ -142,6 +142,10 @@ def command(
     logs.configure(log_format, log_level)
     with ExitStack() as stack:
         if self_signed:
+            if flags["tls_cert"] or flags["tls_key"]:
+                raise InputError(
+                    "--self-signed makes its own pair; leave out --tls-cert, --tls-key"
+                )
             folder = stack.enter_context(_throwaway())
             flags.update(tls_cert=folder / "tls.crt", tls_key=folder / "tls.key")
         settings = _settings(**flags)

@@ -96,7 +96,7 @@ class Server:
         self._row.serves(self._certificate.not_before, self._certificate.not_after)
         async with (
             every(SWEEP_SECONDS, self._pool.sweep, self._show),
-            every(REFRESH_SECONDS, self._refresh),
+            every(REFRESH_SECONDS, self._refresh, self._complain),
         ):
             await shutdown.begun.wait()
             await self._drain(shutdown)
@@ -121,6 +121,12 @@ class Server:
     def _show(self) -> None:
         pool = self._pool
         self._row.show(alive=monotonic(), waiting=pool.waiting, connections=len(pool.open))
+
+    def _complain(self) -> None:
+        # Not a line for each: they come in floods, and without their bodies they have no uid.
+        if self._pool.turned_away:
+            _log.error("overloaded", turned_away=self._pool.turned_away, waiting=self._pool.waiting)
+            self._pool.turned_away = 0
 
     def _refresh(self) -> None:
         certificate = self._certificate

@@ -79,6 +79,8 @@ class Connections:
         """How many requests wait for their bodies."""
         self.buffered = 0
         """How many bytes of unfinished bodies are held."""
+        self.turned_away = 0
+        """How many requests found no room, since somebody last set this back."""
         self.draining = False
         """Whether every answer closes its connection."""
         self.date = b""
@@ -93,6 +95,11 @@ class Connections:
     def full(self) -> bool:
         """Whether no further request may wait for its body."""
         return self.waiting >= self.settings.concurrency or self.buffered > MAX_BUFFERED
+
+    def turn_away(self) -> Reply:
+        """The answer to a request for which there is no room."""
+        self.turned_away += 1
+        return self.application.overloaded()
 
     def sweep(self) -> None:
         """Deal with overdue connections; to be called every ``SWEEP_SECONDS``."""
@@ -240,7 +247,7 @@ class Connection(BaseProtocol):
         elif int(head.headers.get(hdrs.CONTENT_LENGTH, 0)) > pool.settings.max_body:
             self._give_up(self._too_large())
         elif pool.full:
-            self._give_up(pool.application.overloaded())
+            self._give_up(pool.turn_away())
         else:
             self._exchange = (head, payload, began)
             self.expires = began + step
@@ -259,7 +266,7 @@ class Connection(BaseProtocol):
         elif payload.total_bytes > pool.settings.max_body:
             self._give_up(self._too_large())
         elif pool.buffered > MAX_BUFFERED:
-            self._give_up(pool.application.overloaded())
+            self._give_up(pool.turn_away())
 
     def _finish(self, head: RawRequestMessage, payload: StreamReader, began: float) -> None:
         if payload.total_bytes > self._pool.settings.max_body:

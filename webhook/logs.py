@@ -2,9 +2,11 @@
 
 import json
 import logging
+import os
 import re
 import sys
 from collections.abc import MutableMapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TextIO
 
@@ -19,7 +21,8 @@ _MAX_VALUE: Final = 2000
 def configure(log_format: str, level: str, stream: TextIO | None = None) -> None:
     """Write lines of at least ``level`` to ``stream`` (default: standard error).
 
-    ``log_format`` is ``json`` or ``text``; text is coloured on a terminal only.
+    ``log_format`` is ``json`` or ``text``; text is coloured on a terminal only, and not where
+    NO_COLOR is set.
     """
     out = stream or sys.stderr
     structlog.configure(
@@ -28,10 +31,14 @@ def configure(log_format: str, level: str, stream: TextIO | None = None) -> None
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             _cut,
-            *(_json() if log_format == "json" else _text(colors=out.isatty())),
+            *(
+                _json()
+                if log_format == "json"
+                else _text(colors=out.isatty() and not os.environ.get("NO_COLOR"))
+            ),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(out),
+        logger_factory=lambda *_: _Lines(out),
     )
     logging.basicConfig(handlers=[_Forward()], level=logging.WARNING, force=True)
 
@@ -80,6 +87,21 @@ class _Quoted:
 
 _OURS: Final = ("event", "level", "timestamp")
 _PLAIN: Final = re.compile(r"[\w./:@+-]+", re.ASCII).fullmatch
+
+
+class _Lines:
+    """Writes lines. A full disk or a closed pipe loses lines, but no verdict."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def msg(self, line: str) -> None:
+        """Write ``line``."""
+        with suppress(OSError):
+            self._stream.write(f"{line}\n")
+            self._stream.flush()
+
+    debug = info = warning = error = critical = msg
 
 
 class _Forward(logging.Handler):

@@ -246,7 +246,9 @@ def test_a_thousand_idle_connections_change_nothing(site: Running) -> None:
         assert site.health("/readyz").status == 200
 
 
-def test_requests_beyond_the_limit_are_refused_and_others_are_not(tmp_path: Path) -> None:
+def test_requests_beyond_the_limit_are_refused_and_others_are_not(
+    tmp_path: Path, log: io.StringIO
+) -> None:
     with running(tmp_path, concurrency=2) as site, ExitStack() as stack:
         waiting = [stack.enter_context(stalled(site)) for _ in range(2)]
         eventually(lambda: site.metric("usher_webhook_in_flight") == 2)
@@ -263,6 +265,7 @@ def test_requests_beyond_the_limit_are_refused_and_others_are_not(tmp_path: Path
         with stalled(site) as connection:
             connection.sendall(BODY[10:])
             assert answer(connection).response["allowed"] is True
+        eventually(lambda: '"turned_away":1' in log.getvalue())
         assert site.metric("usher_webhook_shed_total") == 1
         assert site.metric("usher_webhook_errors_total", code="500") == 1
         eventually(lambda: site.metric("usher_webhook_in_flight") == 0)

@@ -1,5 +1,6 @@
 """Log lines: one a denial, whatever is in it."""
 
+import errno
 import io
 import json
 import logging
@@ -103,13 +104,30 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(("stream", "coloured"), [(Terminal(), True), (io.StringIO(), False)])
-def test_colours_are_for_terminals(*, stream: io.StringIO, coloured: bool) -> None:
+def test_colours_are_for_terminals(
+    *, stream: io.StringIO, coloured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
     logs.configure("text", "info", stream)
     structlog.get_logger().info("serving", port=1)
     assert ("\x1b[" in stream.getvalue()) is coloured
     logs.configure("json", "info", stream)
     structlog.get_logger().info("serving", port=2)
-    assert "\x1b[" not in stream.getvalue().splitlines()[-1]
+    monkeypatch.setenv("NO_COLOR", "1")
+    logs.configure("text", "info", stream)
+    structlog.get_logger().info("serving", port=3)
+    assert all("\x1b[" not in line for line in stream.getvalue().splitlines()[1:])
+
+
+def test_a_full_disk_costs_lines_but_no_verdict(site: Running) -> None:
+    class Full(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    stream = Full()
+    logs.configure("json", "info", stream)
+    assert site.call(refused_creation()).response["allowed"] is False
+    assert "denied" in stream.getvalue()
 
 
 def test_quieter_levels_are_left_out() -> None:

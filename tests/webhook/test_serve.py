@@ -59,6 +59,12 @@ def test_wrong_flags_are_explained(flags: list[str], text: str) -> None:
     assert text in result.output
 
 
+def test_one_pair_is_enough(pair: list[str]) -> None:
+    result = attempt("--self-signed", *pair)
+    assert result.exit_code == 2
+    assert "makes its own pair" in result.output
+
+
 def test_a_key_of_another_certificate_is_told(pair: list[str], tmp_path: Path) -> None:
     other = issue_serving(issue_authority(today()), NAMES, today())
     (tmp_path / "tls.key").write_bytes(other.key)
