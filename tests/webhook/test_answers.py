@@ -88,7 +88,7 @@ def test_a_name_that_is_yet_to_be_generated_is_taken_from_the_object(site: Runni
     assert response["status"]["details"]["name"] == "drain-web-0"
 
 
-def test_a_guard_that_denies_forbids(site: Running) -> None:
+def test_a_guard_may_deny(site: Running) -> None:
     new, old = eviction(), eviction()
     old["status"]["conditions"][0]["status"] = "True"
     new["status"]["conditions"][0]["status"] = "Unknown"
