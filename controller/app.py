@@ -22,7 +22,7 @@ from controller.metrics import Board, Metrics
 from controller.planning.snapshot import Key
 from controller.queue import WorkQueue
 from controller.resources import EVICTION_REQUESTS, EVICTIONS, PODS
-from controller.routing import Due, Item, Router
+from controller.routing import Item, Router
 from controller.store import Change
 from controller.view import View, read_eviction, read_pod, read_request
 from controller.writer import Writer
@@ -172,9 +172,9 @@ class Controller:
         if self._leading:
             self._add(self._router.request(change))
 
-    def _add(self, dues: Iterable[Due]) -> None:
-        for due in dues:
-            self._queue.add(due.item, due.delay)
+    def _add(self, items: Iterable[Item]) -> None:
+        for item in items:
+            self._queue.add(item)
 
     # --- what others want to know ---------------------------------------------------------------
 

@@ -166,12 +166,12 @@ class Loop:
         self, item: Item, value: Eviction | EvictionRequest, snapshot: Snapshot
     ) -> timedelta | None:
         now = clock.now()
-        planned = plan(Sync(item.work), item.key, snapshot, now)
-        if item.work == Sync.REQUEST:
-            planned = with_deferral(planned, item.key, snapshot, now)
+        sync = Sync(item.work)
+        planned = plan(sync, item.key, snapshot, now)
+        planned = with_deferral(sync, planned, item.key, snapshot, now)
         for write in planned.writes:
             await self._write(write, snapshot, now)
-        if item.work == Sync.EVICTION:
+        if sync == Sync.EVICTION:
             self._remember(value.metadata.uid, planned)
         return planned.requeue_after
 

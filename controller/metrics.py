@@ -5,7 +5,13 @@ from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+)
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -21,6 +27,8 @@ class Metrics:
     """Counters of one process, and the registry that shows them."""
 
     def __init__(self) -> None:
+        # When a counter began says nothing that anybody asks.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = registry = CollectorRegistry()
         self.writes = Counter(
             f"{_PREFIX}writes",

@@ -7,13 +7,9 @@ from controller.plan import Sync
 from controller.planning.relevance import has_ended
 from controller.planning.snapshot import Key
 from controller.store import Change, Entry
-from controller.view import View, pod_of
+from controller.view import View
 from rules.api import Eviction, EvictionRequest
 from rules.states import FINAL_CONDITIONS, condition_of
-
-REPORT_DELAY: Final = 1.0
-"""Seconds that an Eviction waits after its pod has gone: the Active responder is about to report,
-and both changes then make one write instead of two. A report wakes the Eviction at once."""
 
 EVICTOR: Final = "evictor"
 """The work of the default evictor on an Eviction, beside the three syncs."""
@@ -42,13 +38,6 @@ class Item(NamedTuple):
         return _STAGES[self.work]
 
 
-class Due(NamedTuple):
-    """An item, and in how many seconds it is due."""
-
-    item: Item
-    delay: float = 0.0
-
-
 def target_uid(value: Eviction | EvictionRequest) -> str:
     """The UID of the target, "" for none."""
     return value.spec.target.pod.uid if value.spec.target.pod else ""
@@ -64,37 +53,36 @@ class Router:
     def __init__(self, view: View) -> None:
         self._view = view
 
-    def everything(self) -> Iterator[Due]:
+    def everything(self) -> Iterator[Item]:
         """All that there is to look at, for whoever starts."""
         for entry in self._view.evictions:
             if not has_ended(entry.value):
-                yield Due(_item(Sync.EVICTION, entry))
-                yield Due(_item(EVICTOR, entry))
-            yield Due(_item(Sync.METADATA, entry))
+                yield _item(Sync.EVICTION, entry)
+                yield _item(EVICTOR, entry)
+            yield _item(Sync.METADATA, entry)
         for request in self._view.requests:
-            yield Due(_item(Sync.REQUEST, request))
+            yield _item(Sync.REQUEST, request)
 
-    def pod(self, change: Change[bytes]) -> Iterator[Due]:
+    def pod(self, change: Change[bytes]) -> Iterator[Item]:
         """A pod has come, gone, or changed in what counts."""
         entry = change.new or change.old
         if entry is None:
             return
         for eviction in self._view.evictions_of(entry.key.namespace, entry.uid):
             if not has_ended(eviction.value):
-                is_over = change.new is None or bool(pod_of(change.new.value).status.phase)
-                yield Due(_item(EVICTOR, eviction))
-                yield Due(_item(Sync.EVICTION, eviction), REPORT_DELAY if is_over else 0.0)
+                yield _item(EVICTOR, eviction)
+                yield _item(Sync.EVICTION, eviction)
         if change.old is None or change.new is None:
             yield from self._requests(entry.key.namespace, entry.uid)
 
-    def eviction(self, change: Change[Eviction]) -> Iterator[Due]:
+    def eviction(self, change: Change[Eviction]) -> Iterator[Item]:
         """An Eviction has come, gone or changed."""
         old, new = change
         if new is not None:
-            yield Due(_item(Sync.EVICTION, new))
-            yield Due(_item(EVICTOR, new))
+            yield _item(Sync.EVICTION, new)
+            yield _item(EVICTOR, new)
             if old is None or _membership(old.value) != _membership(new.value):
-                yield Due(_item(Sync.METADATA, new))
+                yield _item(Sync.METADATA, new)
         entry = new or old
         if entry is None:
             return
@@ -103,11 +91,11 @@ class Router:
         if new is None:  # an Eviction that was a duplicate may now be the one that counts
             yield from self._evictions(entry, Sync.EVICTION)
 
-    def request(self, change: Change[EvictionRequest]) -> Iterator[Due]:
+    def request(self, change: Change[EvictionRequest]) -> Iterator[Item]:
         """An EvictionRequest has come, gone or changed."""
         old, new = change
         if new is not None:
-            yield Due(_item(Sync.REQUEST, new))
+            yield _item(Sync.REQUEST, new)
         entry = new or old
         if entry is None:
             return
@@ -119,16 +107,16 @@ class Router:
         if has_come_or_gone or (old and new and _is_leaving(old) != _is_leaving(new)):
             yield from self._evictions(entry, Sync.METADATA)
 
-    def _evictions(self, entry: Entry[ValueT], work: Sync) -> Iterator[Due]:
+    def _evictions(self, entry: Entry[ValueT], work: Sync) -> Iterator[Item]:
         evictions: Iterable[Entry[Eviction]] = self._view.evictions_of(
             entry.key.namespace, target_uid(entry.value)
         )
         for eviction in evictions:
-            yield Due(_item(work, eviction))
+            yield _item(work, eviction)
 
-    def _requests(self, namespace: str, uid: str) -> Iterator[Due]:
+    def _requests(self, namespace: str, uid: str) -> Iterator[Item]:
         for request in self._view.requests_of(namespace, uid):
-            yield Due(_item(Sync.REQUEST, request))
+            yield _item(Sync.REQUEST, request)
 
 
 def _membership(eviction: Eviction) -> object:

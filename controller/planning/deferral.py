@@ -1,12 +1,16 @@
 """Writes that can wait, because a better one may be about to come.
 
 The first status of an EvictionRequest says no more than that its Eviction is under way. Many
-evictions are over before anybody has read it. See ADR 40.
+evictions are over before anybody has read it. That a pod has gone and its responder's last report
+is awaited holds for 5 s at most. See ADR 40.
 """
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from controller.plan import Sync
+from controller.planning.conditions import AWAITING_REPORT
 from controller.planning.relevance import relevant_eviction
 from controller.planning.snapshot import Key, Snapshot
 from controller.planning.writes import EVICTION_REQUESTS, Plan, Write
@@ -17,8 +21,37 @@ INTERIM_DELAY: Final = timedelta(seconds=5)
 longer than a pod without a grace period takes, shorter than anybody's patience."""
 
 
-def with_deferral(plan: Plan, key: Key, snapshot: Snapshot, now: datetime) -> Plan:
-    """``plan`` of the EvictionRequest ``key`` without a first status that can wait.
+def with_deferral(sync: Sync, plan: Plan, key: Key, snapshot: Snapshot, now: datetime) -> Plan:
+    """``plan`` of ``sync`` for ``key`` without what can wait."""
+    if sync == Sync.REQUEST:
+        return _without_first_status(plan, key, snapshot, now)
+    if sync == Sync.EVICTION:
+        return _without_wait_for_report(plan, key, snapshot)
+    return plan
+
+
+def _without_wait_for_report(plan: Plan, key: Key, snapshot: Snapshot) -> Plan:
+    """Leave out that the target is gone and the last report is awaited.
+
+    The report comes at any moment, and after 5 s nobody waits for it any more: either brings the
+    last status, which tells all that this one would have told.
+    """
+    eviction = snapshot.eviction(key)
+    if eviction is None or not eviction.status.target_responders:
+        return plan
+    writes = tuple(write for write in plan.writes if not _awaits_report(write))
+    return replace(plan, writes=writes)
+
+
+def _awaits_report(write: Write) -> bool:
+    return any(
+        condition["message"] == AWAITING_REPORT.target_evicted.message
+        for condition in write.apply["status"]["conditions"]
+    )
+
+
+def _without_first_status(plan: Plan, key: Key, snapshot: Snapshot, now: datetime) -> Plan:
+    """Leave out the first status of an EvictionRequest, for a while.
 
     It is planned again when the Eviction has something to say, or the delay is over.
     """

@@ -1,0 +1,157 @@
+"""Controllers that are killed, API servers that come back, missing rights and resources."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rules.api import EVICTOR
+from tests.controller.program import Program, Users, prepared, present, running, states
+from tests.controlplane import ControlPlane, Mode
+from tests.e2e.cluster import Cluster
+from tests.e2e.waiting import eventually
+
+pytestmark = pytest.mark.e2e
+
+RESPONDER = "db.acme.io/failover"
+FAST_LEASE = ("--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.5")
+"""So that a takeover needs no patience. The defaults are for clusters."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with prepared(Mode.NATIVE) as cluster:
+        yield cluster
+
+
+def evictions_called(users: Users) -> Counter[str]:
+    """Pod → how often its eviction was called."""
+    references = [
+        event.get("objectRef", {})
+        for event in users.cluster.plane.audit_events()
+        if event["stage"] == "ResponseComplete"
+    ]
+    return Counter(
+        reference["name"]
+        for reference in references
+        if reference.get("subresource") == "eviction"
+        and reference.get("namespace") == users.namespace
+    )
+
+
+def test_takeover_after_a_kill(cluster: Cluster, tmp_path: Path) -> None:
+    users = Users(cluster)
+    with running(cluster, tmp_path, *FAST_LEASE) as first:
+        first.wait_for_lead()
+        with running(cluster, tmp_path, *FAST_LEASE) as second:
+            eventually(lambda: second.ask("/readyz")[0] == 200, "the standby is ready")
+            waiting = users.create_pod("web-0", RESPONDER)
+            users.request(waiting, "drain-0")
+            users.wait_for("evictions", "pod-1-web-0", lambda e: RESPONDER in states(e))
+            swift = [users.create_pod(f"web-{number}") for number in range(1, 11)]
+            for number, pod in enumerate(swift, 1):
+                users.request(pod, f"drain-{number}")
+            assert not second.leads()
+            first.kill()
+            second.wait_for_lead()
+            for number in range(1, 11):
+                users.wait_for_reason("evictionrequests", f"drain-{number}", "PodDeleted")
+            users.report("pod-1-web-0", RESPONDER, completionTime=present())
+            users.wait_for_reason("evictions", "pod-1-web-0", "PodDeleted")
+            # A call whose answer nobody heard may be made again; it can't harm another pod.
+            assert set(evictions_called(users)) == {f"web-{number}" for number in range(11)}
+            assert len(users.list("evictions")) == 11
+
+
+def test_lease_is_released_on_the_way_out(cluster: Cluster, tmp_path: Path) -> None:
+    slow = ("--lease-name", "slow", "--lease-duration", "3600")
+    with running(cluster, tmp_path, *slow) as first:
+        first.wait_for_lead()
+        path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/slow"
+        assert cluster.api("GET", path).body["spec"]["holderIdentity"]
+        first.terminate()
+        eventually(first.has_ended, "the controller ends")
+        assert first.log()[-1]["event"] == "stopped"
+    with running(cluster, tmp_path, *slow) as second:
+        second.wait_for_lead()  # at once, not in an hour
+
+
+def test_api_server_restarts(cluster: Cluster, tmp_path: Path) -> None:
+    users = Users(cluster)
+    with running(cluster, tmp_path, "--lease-name", "restart") as program:
+        program.wait_for_lead()
+        pod = users.create_pod("web-0", RESPONDER)
+        users.request(pod, "drain")
+        users.wait_for("evictions", "pod-1-web-0", lambda e: RESPONDER in states(e))
+        cluster.plane.stop_apiserver()
+        eventually(lambda: program.ask("/readyz")[0] == 503, "the controller sees it")
+        assert program.ask("/livez") == (200, "ok\n")
+        cluster.plane.start_apiserver()
+        cluster.api.close()  # its connections have ended with the old one
+        users.report("pod-1-web-0", RESPONDER, completionTime=present())
+        ended = users.wait_for_reason("evictions", "pod-1-web-0", "PodDeleted")
+        assert states(ended) == {RESPONDER: "Completed", EVICTOR: "Completed"}
+        eventually(lambda: program.ask("/readyz")[0] == 200, "the controller is ready again")
+
+
+def test_killed_again_and_again(cluster: Cluster, tmp_path: Path) -> None:
+    users = Users(cluster)
+    names = [f"web-{number}" for number in range(30)]
+    for name in names:
+        users.request(users.create_pod(name), f"drain-{name}")
+    bystander = users.create_pod("bystander")
+    flags = ("--no-leader-elect", "--concurrency", "2")
+    for _ in range(5):
+        program = Program(cluster, tmp_path, *flags)
+        before = _written(program)
+        eventually(lambda: _written(program) > before + 3, "the controller writes")  # noqa: B023
+        program.kill()
+    with running(cluster, tmp_path, *flags):
+        for name in names:
+            users.wait_for_reason("evictionrequests", f"drain-{name}", "PodDeleted")
+    assert set(evictions_called(users)) == set(names)
+    assert users.get("pods", "bystander") == bystander
+    assert len(users.list("evictions")) == len(names)
+
+
+def _written(program: Program) -> int:
+    return sum(line["event"] == "written" for line in program.log())
+
+
+def test_missing_permissions_are_named(cluster: Cluster, tmp_path: Path) -> None:
+    flags = ("--lease-name", "rights")
+    with running(cluster, tmp_path, *flags, identity="controller") as program:
+        wanted = "the permission to list pods of API group"
+        eventually(lambda: wanted in program.ask("/readyz")[1], "the missing permission is named")
+        binding = ("create", "clusterrolebinding", "rights", "--user=controller")
+        cluster.plane.kubectl(*binding, "--clusterrole=cluster-admin", check=True)
+        program.wait_for_lead()
+        assert program.ask("/readyz") == (200, "ok\n")
+
+
+def test_namespace_is_being_deleted(cluster: Cluster, tmp_path: Path) -> None:
+    users = Users(cluster)
+    pod = users.create_pod("web-0")
+    users.request(pod, "drain")
+    users.call("DELETE", f"/api/v1/namespaces/{users.namespace}")
+    with running(cluster, tmp_path, "--lease-name", "terminating") as program:
+        eventually(lambda: program.line("the namespace is being deleted"), "the controller sees it")
+        other = Users(cluster)
+        other.request(other.create_pod("web-0"), "drain")
+        other.wait_for_reason("evictionrequests", "drain", "PodDeleted")
+
+
+def test_definitions_appear_later(tmp_path: Path) -> None:
+    with ControlPlane(Mode.CRD) as plane:
+        cluster = Cluster(plane)
+        with running(cluster, tmp_path) as program:
+            wanted = "waiting for evictions.lifecycle.k8s.io to be served"
+            eventually(lambda: wanted in program.ask("/readyz")[1], "the controller says so")
+            assert program.ask("/livez") == (200, "ok\n")
+            cluster.install_definitions()
+            users = Users(cluster)
+            pod = users.create_pod("web-0")
+            users.request(pod, "drain")
+            users.wait_for_reason("evictionrequests", "drain", "PodDeleted")
+        cluster.close()
