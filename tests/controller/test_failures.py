@@ -1,0 +1,200 @@
+"""What answers of an API server mean, and how the informer and the loop take them."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from controller import informer as informer_module
+from controller.cluster import Page, WatchEvent, _Call, _failure
+from controller.failures import (
+    Busy,
+    ClusterFailure,
+    Conflict,
+    Denied,
+    Gone,
+    Missing,
+    Refused,
+    ServerFailure,
+    Unreachable,
+)
+from controller.informer import Informer
+from controller.loop import HOPELESS_SECONDS, PERMISSION_SECONDS, reaction_to
+from controller.resources import EVICTIONS, PODS
+from controller.store import Change, Store
+from rules.decode import DecodeError
+
+CALL = _Call("patch", EVICTIONS, "default", "status")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (400, Refused),
+        (401, Denied),
+        (403, Denied),
+        (404, Missing),
+        (409, Conflict),
+        (410, Gone),
+        (422, Refused),
+        (429, Busy),
+        (500, ServerFailure),
+        (503, ServerFailure),
+        (0, ServerFailure),
+    ],
+)
+def test_each_code_has_a_meaning(code: int, kind: type[ClusterFailure]) -> None:
+    failure = _failure(code, {"message": "so it is"}, None, CALL)
+    assert type(failure) is kind
+    assert str(failure) == "so it is"
+
+
+def test_an_answer_without_a_status_is_understood() -> None:
+    assert str(_failure(502, ["?"], None, CALL)) == "HTTP 502"
+
+
+def test_a_missing_permission_is_named_as_a_role_grants_it() -> None:
+    failure = _failure(403, {"message": "no"}, None, CALL)
+    assert isinstance(failure, Denied)
+    wanted = 'patch evictions/status of API group "lifecycle.k8s.io" in namespace default'
+    assert failure.permission == wanted
+    reaction = reaction_to(failure)
+    assert wanted in reaction.event
+    assert reaction.at_least == PERMISSION_SECONDS
+
+
+def test_a_namespace_that_is_being_deleted_is_no_missing_permission() -> None:
+    details = {"causes": [{"reason": "NamespaceTerminating"}]}
+    assert not reaction_to(_failure(403, {"details": details}, None, CALL)).retry
+
+
+def test_the_server_says_when_to_come_back() -> None:
+    details = {"retryAfterSeconds": 7, "causes": [{"message": "The disruption budget b needs 1"}]}
+    failure = _failure(429, {"details": details}, None, CALL)
+    assert isinstance(failure, Busy)
+    assert (failure.retry_after, failure.causes) == (7, ["The disruption budget b needs 1"])
+    assert reaction_to(failure).at_least == 7
+    assert reaction_to(_failure(503, {}, 3.0, CALL)).at_least == 3
+
+
+def test_a_refusal_is_not_repeated_hotly() -> None:
+    reaction = reaction_to(Refused("spec is wrong"))
+    assert (reaction.level, reaction.at_least) == ("error", HOPELESS_SECONDS)
+
+
+def test_the_others_are_tried_again_soon() -> None:
+    for failure in (Conflict(""), Unreachable("")):
+        assert reaction_to(failure).retry
+        assert reaction_to(failure).at_least == 0
+
+
+# --- the informer -------------------------------------------------------------------------------
+
+
+def thing(name: str, version: int, **more: Any) -> dict[str, Any]:
+    metadata = {"name": name, "uid": name, "resourceVersion": str(version)}
+    return {"metadata": metadata, **more}
+
+
+class Script:
+    """An API server that answers as told: each step is a list, a watch, or a failure."""
+
+    def __init__(self, *steps: Any) -> None:
+        self._steps = list(steps)
+        self.asked: list[str] = []
+        self.finished = asyncio.Event()
+
+    async def _next(self, asked: str) -> Any:
+        self.asked.append(asked)
+        if not self._steps:
+            self.finished.set()
+            await asyncio.get_running_loop().create_future()
+        step = self._steps.pop(0)
+        if isinstance(step, ClusterFailure):
+            raise step
+        return step
+
+    async def pages(self, _: Any) -> AsyncGenerator[Page, None]:
+        for page in await self._next("list"):
+            yield page
+
+    async def watch(self, _: Any, version: str) -> AsyncGenerator[WatchEvent, None]:
+        for event in await self._next(f"watch {version}"):
+            if isinstance(event, ClusterFailure):
+                raise event
+            yield event
+
+
+def read(document: Any) -> str:
+    if "broken" in document:
+        raise DecodeError("broken")
+    return str(document["metadata"]["resourceVersion"])
+
+
+async def told(script: Script, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], Informer[str]]:
+    """What the informer has told when the script is over."""
+    monkeypatch.setattr(informer_module, "_FIRST_PAUSE", 0.0)
+    changes: list[str] = []
+
+    def note(change: Change[str]) -> None:
+        entry = change.new or change.old
+        assert entry is not None
+        kind = "+" if change.old is None else "-" if change.new is None else "~"
+        changes.append(f"{kind}{entry.key.name}")
+
+    cluster: Any = script
+    informer = Informer(cluster, PODS, read, Store(), note)
+    task = asyncio.create_task(informer.run())
+    async with asyncio.timeout(30):
+        await script.finished.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return changes, informer
+
+
+async def test_it_lists_watches_and_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(
+        [Page([thing("a", 1)], "5"), Page([thing("b", 2)], "5")],
+        [WatchEvent("MODIFIED", thing("a", 6)), WatchEvent("BOOKMARK", thing("", 9))],
+        [WatchEvent("DELETED", thing("b", 10)), WatchEvent("ADDED", thing("c", 11))],
+    )
+    changes, informer = await told(script, monkeypatch)
+    assert changes == ["+a", "+b", "~a", "-b", "+c"]
+    assert script.asked == ["list", "watch 5", "watch 9", "watch 11"]
+    assert informer.trouble is None
+
+
+async def test_it_lists_again_after_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(
+        [Page([thing("a", 1), thing("b", 2)], "5")],
+        [Gone("too old")],
+        [Page([thing("a", 1), thing("c", 7)], "9")],
+    )
+    changes, _ = await told(script, monkeypatch)
+    assert changes == ["+a", "+b", "-b", "+c"]
+    assert script.asked == ["list", "watch 5", "list", "watch 9"]
+
+
+async def test_what_is_known_outlives_an_api_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(
+        [Page([thing("a", 1)], "5")], [Missing("no such resource")], Missing("no such resource")
+    )
+    changes, informer = await told(script, monkeypatch)
+    assert changes == ["+a"]
+    assert "waiting for pods to be served" in str(informer.trouble)
+
+
+async def test_a_broken_connection_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script([Page([], "5")], [WatchEvent("ADDED", thing("a", 6)), Unreachable("gone")])
+    await told(script, monkeypatch)
+    assert script.asked == ["list", "watch 5", "watch 6"]
+
+
+async def test_an_object_that_can_not_be_read_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = Script([Page([thing("a", 1, broken=True), thing("b", 2)], "5")])
+    changes, informer = await told(script, monkeypatch)
+    assert changes == ["+b"]
+    assert informer.synced.is_set()

@@ -1,0 +1,182 @@
+"""Who may lead, and for how long; time is a value."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from controller import lease as lease_module
+from controller.failures import Conflict, Missing, Unreachable
+from controller.lease import (
+    Elector,
+    Sight,
+    Terms,
+    claimed,
+    format_micro_time,
+    may_take,
+    seen,
+)
+from controller.planning.snapshot import Key
+
+NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
+KEY = Key("kube-system", "usher-controller")
+
+
+def lease(holder: str, version: str = "1", duration: int = 15) -> dict[str, Any]:
+    return {
+        "metadata": {"resourceVersion": version},
+        "spec": {"holderIdentity": holder, "leaseDurationSeconds": duration},
+    }
+
+
+def test_silence_counts_from_when_it_was_seen() -> None:
+    sight = seen(Sight(), lease("other"), 100)
+    assert not may_take(sight, "me", 114.9)
+    assert may_take(sight, "me", 115)
+    sight = seen(sight, lease("other"), 110)
+    assert sight.since == 100
+    sight = seen(sight, lease("other", version="2"), 114)
+    assert not may_take(sight, "me", 128)
+
+
+def test_a_free_lease_and_ones_own_may_be_taken() -> None:
+    assert may_take(seen(Sight(), lease(""), 0), "me", 0)
+    assert may_take(seen(Sight(), lease("me"), 0), "me", 0)
+
+
+def test_times_are_utc_with_six_digits() -> None:
+    zone = timezone(timedelta(hours=5))
+    local = datetime(2026, 7, 1, 12, 0, 0, tzinfo=zone)
+    assert format_micro_time(local) == "2026-07-01T07:00:00.000000Z"
+
+
+def test_taking_over_counts_and_renewing_does_not() -> None:
+    taken = claimed(lease("other"), "me", Terms(), NOW)
+    assert taken["spec"]["leaseTransitions"] == 1
+    assert taken["spec"]["acquireTime"] == taken["spec"]["renewTime"]
+    later = claimed(taken, "me", Terms(), NOW + timedelta(seconds=2))
+    assert later["spec"]["leaseTransitions"] == 1
+    assert later["spec"]["acquireTime"] == "2026-07-01T12:00:00.000000Z"
+    assert later["spec"]["renewTime"] == "2026-07-01T12:00:02.000000Z"
+    released = claimed(later, "me", Terms(), NOW, released=True)
+    assert (released["spec"]["holderIdentity"], released["spec"]["leaseDurationSeconds"]) == ("", 1)
+
+
+class Clock:
+    """A steady clock that sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += max(seconds, 0.01)
+
+
+class Leases:
+    """An API server with one Lease; ``failure`` is raised while it is set."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, Any] | None = None
+        self.failure: Exception | None = None
+        self.replaced = 0
+        self.last_replaced = -1
+        """With which replacement the API server falls silent."""
+        self._version = 0
+
+    def put(self, document: dict[str, Any]) -> dict[str, Any]:
+        self._version += 1
+        metadata = {**document["metadata"], "resourceVersion": str(self._version)}
+        self.stored = {**document, "metadata": metadata}
+        return self.stored
+
+    async def get(self, *_: Any) -> dict[str, Any]:
+        self._fail()
+        if self.stored is None:
+            raise Missing("no lease")
+        return self.stored
+
+    async def create(self, _: Any, __: str, document: dict[str, Any]) -> dict[str, Any]:
+        self._fail()
+        return self.put(document)
+
+    async def replace(self, _: Any, __: Key, document: dict[str, Any]) -> dict[str, Any]:
+        self._fail()
+        assert self.stored is not None
+        self.replaced += 1
+        if self.replaced == self.last_replaced:
+            self.failure = Unreachable("no answer")
+        if document["metadata"]["resourceVersion"] != self.stored["metadata"]["resourceVersion"]:
+            raise Conflict("changed")
+        return self.put(document)
+
+    def _fail(self) -> None:
+        if self.failure:
+            raise self.failure
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(lease_module, "monotonic", clock)
+    monkeypatch.setattr(lease_module.asyncio, "sleep", clock.sleep)
+    return clock
+
+
+def elector(leases: Leases, name: str, told: list[bool]) -> Elector:
+    return Elector(leases, KEY, name, Terms(), told.append)  # type: ignore[arg-type]
+
+
+async def test_a_leader_that_can_not_renew_stops_before_others_may_start(clock: Clock) -> None:
+    leases, told = Leases(), []
+    first = elector(leases, "first", told)
+    await first.acquire()
+    won = clock.now
+    assert first.leads()
+    leases.failure = Unreachable("no answer")
+    await first.hold()
+    assert not first.leads()
+    assert won + Terms().renew <= clock.now < won + Terms().duration
+    assert told == [True, False]
+    leases.failure = None
+    second = elector(leases, "second", told)
+    began = clock.now
+    await second.acquire()
+    assert clock.now - began >= Terms().duration
+
+
+async def test_a_release_lets_others_in_at_once(clock: Clock) -> None:
+    leases, told = Leases(), []
+    first = elector(leases, "first", told)
+    await first.acquire()
+    await first.release()
+    await first.release()
+    assert not first.leads()
+    began = clock.now
+    await elector(leases, "second", told).acquire()
+    assert clock.now == began
+
+
+async def test_a_conflict_with_another_holder_ends_the_lead(clock: Clock) -> None:
+    leases, told = Leases(), []
+    first = elector(leases, "first", told)
+    await first.acquire()
+    assert leases.stored is not None
+    leases.put(claimed(leases.stored, "thief", Terms(), NOW))
+    await first.hold()
+    assert clock.now - 1000 <= Terms().retry
+    assert not first.leads()
+
+
+async def test_a_conflict_with_a_labeller_does_not(clock: Clock) -> None:
+    leases, told = Leases(), []
+    first = elector(leases, "first", told)
+    await first.acquire()
+    assert leases.stored is not None
+    leases.put(leases.stored)
+    leases.last_replaced = 3
+    await first.hold()
+    # The second and third replacement were renewals, 4 s and 6 s after the start.
+    assert clock.now == 1000 + 3 * Terms().retry + Terms().renew

@@ -1,0 +1,79 @@
+"""The store: lists, watches and own writes tell the same story, whatever comes first."""
+
+from typing import Any
+
+from controller.planning.snapshot import Key
+from controller.store import Change, Entry, Store, entry_of, version_of
+
+KEY = Key("n", "a")
+
+
+def entry(version: int, value: str = "", *, name: str = "a", uid: str = "1") -> Entry[str]:
+    return Entry(Key("n", name), uid, version, value or str(version))
+
+
+def store(*entries: Entry[str], version: int = 10) -> Store[str]:
+    made: Store[str] = Store(value=lambda entry: entry.value or None)
+    made.replace(entries, version)
+    return made
+
+
+def test_a_list_tells_what_has_changed() -> None:
+    known = store(entry(1), entry(2, name="b"), entry(3, name="c"))
+    listed = [entry(1), entry(12, name="b"), entry(11, name="d")]
+    changes = known.replace(listed, 12)
+    assert changes == [
+        Change(entry(3, name="c"), None),
+        Change(entry(2, name="b"), entry(12, name="b")),
+        Change(None, entry(11, name="d")),
+    ]
+    assert len(known) == 3
+
+
+def test_a_namesake_is_another_object() -> None:
+    known = store(entry(1))
+    other = entry(12, uid="2")
+    assert known.replace([other], 12) == [Change(entry(1), None), Change(None, other)]
+    assert known.delete(entry(13)) == []  # word of the first one's end comes late
+    assert known.get(KEY) == other
+
+
+def test_an_own_write_is_known_before_the_watch_tells() -> None:
+    known = store(entry(1))
+    assert known.learn(entry(12)) == [Change(entry(1), entry(12))]
+    assert known.put(entry(11)) == []  # somebody else's write before ours
+    assert known.put(entry(12)) == []
+    assert known.put(entry(13)) == [Change(entry(12), entry(13))]
+
+
+def test_an_answer_that_comes_late_is_no_news() -> None:
+    known = store()
+    known.put(entry(11))
+    known.delete(entry(13))
+    assert known.learn(entry(12)) == []
+    known.saw(20)
+    assert known.learn(entry(20, name="b")) == []
+    assert list(known) == []
+
+
+def test_versions_that_are_no_numbers_are_never_compared() -> None:
+    known = store(entry(1))
+    assert version_of("v7") == -1
+    assert known.learn(entry(-1, "x")) == []
+    assert known.put(entry(-1, "y")) == [Change(entry(1), entry(-1, "y"))]
+
+
+def test_indexes_follow() -> None:
+    known = store(entry(1, "x"), entry(2, "x", name="b"))
+    assert known.find("value", "x") == [entry(1, "x"), entry(2, "x", name="b")]
+    known.put(entry(11, "y"))
+    known.delete(entry(12, "x", name="b"))
+    assert known.find("value", "x") == []
+    assert known.find("value", "y") == [entry(11, "y")]
+
+
+def test_an_entry_is_made_from_metadata() -> None:
+    document: Any = {
+        "metadata": {"namespace": "n", "name": "a", "uid": "1", "resourceVersion": "5"}
+    }
+    assert entry_of(document, "5") == entry(5)
