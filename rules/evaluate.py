@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 from rules import catalog
@@ -81,23 +82,34 @@ _CHECKS: Final[dict[tuple[type[Judged], str], tuple[tuple[Rule[Any], Check[Any]]
 """What is to be run, by kind and slot."""
 
 
+MAX_VIOLATIONS: Final = 1000
+"""Where judging stops. A lawful object cannot break so many rules; an endless one should not keep
+everybody else waiting. Our own choice."""
+
+
 def evaluate(request: Request, policy: Policy = Policy()) -> Verdict:
     """Judge ``request``. Total and deterministic: no clock, no I/O, no exception.
 
     Only writes of the main resource and of ``/status`` are judged; everything else is admitted.
     """
+    found = tuple(islice(_violations(request, policy), MAX_VIOLATIONS))
+    return Verdict(found) if found else ADMITTED
+
+
+def _violations(request: Request, policy: Policy) -> Iterator[Violation]:
     new, old = request.object, request.old_object
     slot = _slot(request)
     if new is None or slot is None or (slot != "create" and old is None):
-        return ADMITTED
-    found: list[Violation] = []
+        return
     for limit in _walk_limits(new, old, request):
-        _add(found, catalog.RULES[limit.rule], limit.error, policy)
+        rule = catalog.RULES[limit.rule]
+        yield Violation(rule.name, limit.error, policy.of(rule), rule.outcome)
     context = _context(new, old, request, policy)
     for rule, check in _CHECKS[type(new), slot]:
         for error in check(new, old=old, context=context):
-            _add(found, rule, error, policy)
-    return Verdict(tuple(found)) if found else ADMITTED
+            enforcement = policy.of(rule)
+            if enforcement != Enforcement.OFF:
+                yield Violation(rule.name, error, enforcement, rule.outcome)
 
 
 def _slot(request: Request) -> str | None:
@@ -113,12 +125,6 @@ def _context(new: Judged, old: Judged | None, request: Request, policy: Policy) 
     if isinstance(new, Eviction) and isinstance(old, Eviction):
         return Context.of_status(new.status, old.status, request.now)
     return Context(now=request.now, root=request.root, response_budget=policy.response_budget)
-
-
-def _add(found: list[Violation], rule: Rule[Any], error: FieldError, policy: Policy) -> None:
-    enforcement = policy.of(rule)
-    if enforcement != Enforcement.OFF:
-        found.append(Violation(rule.name, error, enforcement, rule.outcome))
 
 
 def _walk_limits(new: Judged, old: Judged | None, request: Request) -> Iterator[Declared]:

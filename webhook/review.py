@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from rules.decode import SHAPES, Decoded, DecodeError, Shape, decode_object
+from rules.decode import SHAPES, DecodeError, Shape, decode_object
 from rules.evaluate import Verdict, Violation
 from rules.field import Path
 from rules.request import STATUS, Operation, Request, User
@@ -77,13 +77,12 @@ def decode(raw: Any, now: datetime) -> Review:
     judged = None
     shape = _shape(kind, resource, subresource)
     if shape is not None:
-        document, stored = _objects(request, operation)
-        new = _shaped(shape, document, "object")
+        new, old = _objects(request, operation)
         judged = Request(
             operation=operation,
             now=now,
-            object=new,
-            old_object=_shaped(shape, stored, "oldObject", Decoded(document, new)),
+            object=_shaped(shape, new, "object"),
+            old_object=_shaped(shape, old, "oldObject"),
             subresource=subresource,
             name=name,
             namespace=namespace,
@@ -198,11 +197,11 @@ def _objects(request: Mapping[str, Any], operation: Operation) -> tuple[Any, Any
     return new, old if operation == Operation.UPDATE else None
 
 
-def _shaped(shape: Shape, document: Any, key: str, like: Decoded | None = None) -> Any:
+def _shaped(shape: Shape, document: Any, key: str) -> Any:
     if document is None:
         return None
     try:
-        return decode_object(shape, _object(document, _REQUEST.child(key)), like=like)
+        return decode_object(shape, _object(document, _REQUEST.child(key)))
     except DecodeError as error:
         path = _REQUEST.child(key)
         inner = error.path.removeprefix(path)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from rules.evaluate import Policy, evaluate
+from rules.api import Condition, Eviction
+from rules.evaluate import MAX_VIOLATIONS, Policy, evaluate
 from rules.request import Operation
 from rules.rule import Enforcement, Outcome
 from tests.cases import Case, load_cases
@@ -64,6 +65,16 @@ def test_denials_say_which_kind_they_are() -> None:
 def test_other_requests_are_admitted(changes: dict[str, object]) -> None:
     request = as_request(TARGET)._replace(**changes)
     assert evaluate(request).violations == ()
+
+
+def test_judging_an_endless_object_stops() -> None:
+    request = as_request(BY_ID["well-formed-conditions: an empty condition"])
+    assert isinstance(request.object, Eviction)
+    status = request.object.status.model_copy(update={"conditions": (Condition(),) * 10_000})
+    endless = request.object.model_copy(update={"status": status})
+    verdict = evaluate(request._replace(object=endless))
+    assert len(verdict.violations) == MAX_VIOLATIONS
+    assert not verdict.allowed
 
 
 def test_the_response_budget_is_configurable() -> None:
