@@ -180,8 +180,6 @@ def _wrong_type(error: ValidationError, root: Path) -> DecodeError:
     path = root
     for step in first["loc"]:
         path = path.at(step) if isinstance(step, int) else path.child(step)
-    if first["type"] == "value_error":
-        return DecodeError(str(first["ctx"]["error"]), path)
     return DecodeError(_WANTED.get(first["type"], first["msg"]), path)
 
 

@@ -19,9 +19,9 @@ from rules.times import ZERO
 
 _FIELD = Path("status.conditions")
 _STATUSES: Final = tuple(status.value for status in ConditionStatus)
-_MAX_REASON: Final = 1024
+MAX_REASON: Final = 1024
 """In bytes (``maxReasonLen``)."""
-_MAX_MESSAGE: Final = 32 * 1024
+MAX_MESSAGE_BYTES: Final = 32 * 1024
 """In bytes (``maxMessageLen``)."""
 
 
@@ -53,15 +53,15 @@ def _judge(path: Path, condition: Condition) -> Iterator[FieldError]:
         yield required(path.child("reason"))
     else:
         yield from _judge_reason(path.child("reason"), condition.reason)
-    if not formats.fits(condition.message, _MAX_MESSAGE):
-        yield too_long(path.child("message"), _MAX_MESSAGE, "bytes")
+    if not formats.fits(condition.message, MAX_MESSAGE_BYTES):
+        yield too_long(path.child("message"), MAX_MESSAGE_BYTES, "bytes")
 
 
 def _judge_reason(path: Path, reason: str) -> Iterator[FieldError]:
     if not formats.is_condition_reason(reason):
         yield invalid(path, reason, formats.CONDITION_REASON_HELP)
-    if not formats.fits(reason, _MAX_REASON):
-        yield too_long(path, _MAX_REASON, "bytes")
+    if not formats.fits(reason, MAX_REASON):
+        yield too_long(path, MAX_REASON, "bytes")
 
 
 RULE: Rule[Eviction | EvictionRequest] = Rule(

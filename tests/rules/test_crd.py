@@ -14,7 +14,7 @@ from rules import constraints as limits
 from rules.api import API_VERSION, Eviction, EvictionRequest
 from rules.catalog import RULES
 from rules.constraints import Constraint, Format, LongName, PrefixedKey, Uuid
-from rules.crd import definitions
+from rules.crd import definitions, schema
 from rules.declared import model_in
 from rules.times import parse_time
 from tests.vectors import admission_vectors
@@ -253,3 +253,10 @@ def test_columns_show_what_the_native_ones_do() -> None:
             "Expected Finish", "Reason",
         ],
     }  # fmt: skip
+
+
+def test_limits_and_types_that_nobody_thought_of_are_errors() -> None:
+    nothing: Any = object()
+    for describe in (schema._keywords, lambda strange: schema._typed(strange, ())):
+        with pytest.raises(TypeError, match="no schema for"):
+            describe(nothing)
