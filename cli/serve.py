@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+import structlog
 
 from certs.issue import issue_authority, issue_serving
 from cli.exits import InputError
@@ -20,6 +21,8 @@ from webhook.launch import launch
 from webhook.listening import AddressError
 from webhook.settings import Settings
 from webhook.tls import CertificateError
+
+_log = structlog.get_logger()
 
 _TLS_VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
@@ -121,11 +124,24 @@ def _size(_: click.Context, __: click.Parameter, value: str) -> int:
     default=Settings.workers,
     help="Processes that share the port; one uses about one core.",
 )
+@click.option(
+    "--mode",
+    type=click.Choice(["crd", "native", "auto"]),
+    default="auto",
+    help="Where the cluster has the API from. The verdicts are the same; the log names it.",
+)
+@click.option(
+    "--offline",
+    is_flag=True,
+    help="There is no cluster to ask: guards that need one are off, which the log says once.",
+)
 @policy_options
 @common_options
 def command(
     *,
     self_signed: bool,
+    mode: str,
+    offline: bool,
     enforce: tuple[str, ...],
     audit_only: bool,
     response_budget: int,
@@ -140,6 +156,8 @@ def command(
     """
     policy = policy_from(enforce, audit_only=audit_only, response_budget=response_budget)
     logs.configure(log_format, log_level)
+    # No guard asks the cluster yet, so there is none to name.
+    _log.info("cluster", mode=mode, offline=offline, guards_off=[])
     with ExitStack() as stack:
         if self_signed:
             if flags["tls_cert"] or flags["tls_key"]:
