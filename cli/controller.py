@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import uuid
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,11 +15,13 @@ from cli.options import CONTEXT_SETTINGS, common_options
 from controller.app import Settings, run
 from controller.cluster import ConfigurationError
 from controller.lease import Terms
+from controller.planning.extras import Extras
 from controller.planning.snapshot import Key
 from webhook import logs
 
 _TERMS: Final = Terms()
 _SECONDS: Final = click.FloatRange(0.1, 3600)
+_SPAN: Final = click.FloatRange(0, 10 * 365 * 24 * 3600)
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 """Where the kubelet tells a pod its own namespace."""
 _DEFAULT_NAMESPACE: Final = "kube-system"
@@ -66,7 +69,7 @@ _DEFAULT_NAMESPACE: Final = "kube-system"
 @click.option(
     "--concurrency",
     "workers",
-    type=click.IntRange(1, 100),
+    type=click.IntRange(1, 64),
     default=Settings.workers,
     help="How many targets are worked on at once.",
 )
@@ -79,6 +82,29 @@ _DEFAULT_NAMESPACE: Final = "kube-system"
     "--events/--no-events",
     default=Settings.events,
     help="Write Kubernetes Events when an eviction is refused.",
+)
+@click.option(
+    "--stand-down/--no-stand-down",
+    default=Settings.stand_down,
+    help="Leave the work to the cluster's own controller, where there is one (1.38 and newer).",
+)
+@click.option(
+    "--damping",
+    type=_SPAN,
+    default=0,
+    help="Seconds without a new Eviction after all responders were of no avail; 0: none.",
+)
+@click.option(
+    "--request-ttl",
+    type=_SPAN,
+    default=0,
+    help="Seconds after which an EvictionRequest that has ended is deleted; 0: never.",
+)
+@click.option(
+    "--orphan-ttl",
+    type=_SPAN,
+    default=0,
+    help="Seconds after which an ended Eviction is deleted that has no requests; 0: never.",
 )
 @click.option(
     "--health-bind",
@@ -94,32 +120,14 @@ _DEFAULT_NAMESPACE: Final = "kube-system"
     help="Port of /livez, /readyz and /metrics, plain HTTP; 0 takes a free one.",
 )
 @common_options
-def command(
-    *,
-    leader_elect: bool,
-    lease_name: str,
-    lease_namespace: str | None,
-    lease_duration: float,
-    renew_deadline: float,
-    retry_period: float,
-    log_format: str,
-    log_level: str,
-    **same: Any,
-) -> None:
+def command(*, log_format: str, log_level: str, **flags: Any) -> None:
     """Run the controller: EvictionRequests become Evictions, responders take turns, pods go.
 
     Run several for availability: one leads, the others stand by. /livez, /readyz and /metrics are
     served over plain HTTP. SIGTERM and SIGINT end it and hand the lead over.
     """
-    if not retry_period < renew_deadline < lease_duration:
-        raise InputError("must be --retry-period < --renew-deadline < --lease-duration")
+    settings = _settings(**flags)
     logs.configure(log_format, log_level)
-    settings = Settings(
-        identity=f"{socket.gethostname()}_{uuid.uuid4()}",
-        lease=Key(lease_namespace or _own_namespace(), lease_name) if leader_elect else None,
-        terms=Terms(lease_duration, renew_deadline, retry_period),
-        **same,
-    )
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run(settings))
@@ -127,6 +135,22 @@ def command(
         raise InputError(f"{error}. Outside of a cluster give --kubeconfig.") from None
     except OSError as error:
         raise InputError(f"{error.strerror}. Choose another --health-port.") from None
+
+
+def _settings(
+    *, leader_elect: bool, lease_name: str, lease_namespace: str | None, **flags: Any
+) -> Settings:
+    terms = Terms(*map(flags.pop, ("lease_duration", "renew_deadline", "retry_period")))
+    if not terms.retry < terms.renew < terms.duration:
+        raise InputError("must be --retry-period < --renew-deadline < --lease-duration")
+    spans = map(flags.pop, ("damping", "request_ttl", "orphan_ttl"))
+    return Settings(
+        identity=f"{socket.gethostname()}_{uuid.uuid4()}",
+        lease=Key(lease_namespace or _own_namespace(), lease_name) if leader_elect else None,
+        terms=terms,
+        extras=Extras(*(timedelta(seconds=seconds) for seconds in spans)),
+        **flags,
+    )
 
 
 def _own_namespace() -> str:

@@ -2,15 +2,16 @@
 
 import asyncio
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
+from controller import clock
 from controller.cluster import Cluster
 from controller.events import Recorder
 from controller.evictor import Evictor
@@ -19,9 +20,11 @@ from controller.informer import Informer
 from controller.lease import Alone, Elector, Lead, Terms
 from controller.loop import Loop, is_over
 from controller.metrics import Board, Metrics
+from controller.planning.extras import Extras
 from controller.planning.snapshot import Key
 from controller.queue import WorkQueue
 from controller.resources import EVICTION_REQUESTS, EVICTIONS, PODS
+from controller.rival import Rival
 from controller.routing import Item, Router
 from controller.store import Change
 from controller.view import View, read_eviction, read_pod, read_request
@@ -51,6 +54,9 @@ class Settings:
     workers: int = 10
     evictor: bool = True
     events: bool = True
+    stand_down: bool = True
+    """Whether to leave the work to the cluster's own controller, where there is one."""
+    extras: Extras = field(default_factory=Extras)
     health_bind: tuple[str, ...] = ("0.0.0.0", "::")  # noqa: S104 - the kubelet comes from outside
     health_port: int = 8080
 
@@ -64,9 +70,9 @@ async def run(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel if task else loop.stop)
-    async with Cluster(settings.kubeconfig) as cluster:
-        # Cancelled: told to go, and gone in good order.
-        with suppress(asyncio.CancelledError):
+    # Cancelled: told to go, and gone in good order.
+    with suppress(asyncio.CancelledError):
+        async with Cluster(settings.kubeconfig) as cluster:
             await Controller(cluster, settings).run()
     _log.info("stopped")
 
@@ -81,9 +87,10 @@ class Controller:
         self._queue: WorkQueue[Item] = WorkQueue()
         self._metrics = metrics = Metrics()
         self._leading = False
+        self._rival = Rival(cluster) if settings.stand_down else None
         self._pods = Informer(cluster, PODS, read_pod, view.pods, self._pod_changed)
         self._evictions = Informer(
-            cluster, EVICTIONS, read_eviction, view.evictions, self._eviction_changed
+            cluster, EVICTIONS, self._read_eviction, view.evictions, self._eviction_changed
         )
         self._requests = Informer(
             cluster, EVICTION_REQUESTS, read_request, view.requests, self._request_changed
@@ -97,8 +104,8 @@ class Controller:
         writer = Writer(cluster, metrics, learn, self._lead.leads)
         events = Recorder(cluster) if settings.events else None
         evictor = Evictor(writer, events) if settings.evictor else None
-        self._loop = Loop(view, self._queue, writer, evictor, metrics)
-        metrics.registry.register(Board(view, self._depth, self._heard))
+        self._loop = Loop(view, self._queue, writer, evictor, metrics, settings.extras)
+        metrics.registry.register(Board(view, self._depth, self._heard, clock.now))
 
     def _candidate(self, cluster: Cluster) -> Lead:
         settings = self._settings
@@ -134,8 +141,23 @@ class Controller:
         for informer in self._informers:
             await informer.synced.wait()
         while True:
+            if self._rival is not None:
+                await self._stand_down(self._rival)
             await self._lead.acquire()
             await self._work_while_leading()
+
+    async def _stand_down(self, rival: Rival) -> None:
+        """Leave the work to the cluster's own controller as long as there is one."""
+        await rival.look()
+        reason = rival.reason()
+        if reason is None:
+            return
+        _log.warning(reason)
+        await self._lead.release()
+        self._metrics.stood_down.set(1)
+        await rival.leave()
+        self._metrics.stood_down.set(0)
+        _log.info("the cluster's own controller is gone")
 
     async def _work_while_leading(self) -> None:
         self._queue.clear()
@@ -145,6 +167,8 @@ class Controller:
             asyncio.create_task(self._loop.run(self._settings.workers)),
             asyncio.create_task(self._lead.hold()),
         ]
+        if self._rival is not None:
+            tasks.append(asyncio.create_task(self._rival.appear()))
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -156,6 +180,11 @@ class Controller:
             task.result()  # a bug in the workers must not pass for a lost lead
 
     # --- what happens in the cluster ------------------------------------------------------------
+
+    def _read_eviction(self, document: Mapping[str, Any]) -> Eviction:
+        if self._rival is not None:
+            self._rival.saw(document)
+        return read_eviction(document)
 
     def _pod_changed(self, change: Change[bytes]) -> None:
         if self._leading:
@@ -184,17 +213,15 @@ class Controller:
         if (longest := self._loop.longest_work()) > STUCK_SECONDS:
             reasons.append(f"a worker hangs: at one item for {longest:.0f} s")
         silent = monotonic() - self._lead.beat
-        if self._is_synced and silent > SILENT_ELECTION_SECONDS:
+        if self._leading and silent > SILENT_ELECTION_SECONDS:
             reasons.append(f"the leader election hangs: silent for {silent:.0f} s")
         return reasons
 
     def not_ready(self) -> list[str]:
         """Why nothing is to be expected of the process; a standby is ready."""
-        return [informer.trouble for informer in self._informers if informer.trouble]
-
-    @property
-    def _is_synced(self) -> bool:
-        return all(informer.synced.is_set() for informer in self._informers)
+        reasons = [informer.trouble for informer in self._informers]
+        reasons += [self._rival.reason()] if self._rival is not None else []
+        return list(filter(None, reasons))
 
     def _depth(self) -> tuple[int, int]:
         return len(self._queue.schedule), self._queue.schedule.delayed

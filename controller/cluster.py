@@ -75,7 +75,7 @@ class _Call(NamedTuple):
 
     def __str__(self) -> str:
         name = "/".join(filter(None, (self.resource.name, self.subresource)))
-        scope = f" in namespace {self.namespace}" if self.namespace else " in all namespaces"
+        scope = f" in namespace {self.namespace}" if self.namespace else " in all of the cluster"
         return f'{self.verb} {name} of API group "{self.resource.group}"{scope}'
 
 
@@ -195,6 +195,16 @@ class Cluster:
         """Update an object; Conflict if its ``resourceVersion`` is not the stored one."""
         call = _Call("update", resource, key.namespace)
         return await self._send("PUT", call, resource.path_of(key), body=document)
+
+    async def delete(self, resource: Resource, key: Key, uid: str, version: str) -> None:
+        """Delete the object if it is still that one, in that version; Conflict if it is not."""
+        call = _Call("delete", resource, key.namespace)
+        body = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid, "resourceVersion": version},
+        }
+        await self._send("DELETE", call, resource.path_of(key), body=body)
 
     async def evict(self, pod: Key, uid: str) -> None:
         """Call ``pods/<name>/eviction`` for the pod with that UID.

@@ -9,7 +9,7 @@ import structlog
 
 from controller import clock
 from controller.cluster import Cluster, Document
-from controller.failures import ClusterFailure
+from controller.failures import ClusterFailure, Denied
 from controller.resources import EVENTS
 from rules.api import API_VERSION, Eviction
 from rules.times import format_time
@@ -30,6 +30,7 @@ class Recorder:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._said: dict[tuple[str, str, str], float] = {}
+        self._is_denied = False
 
     async def warn(self, eviction: Eviction, reason: str, message: str) -> None:
         """Tell it of the Eviction, and of its pod."""
@@ -70,6 +71,10 @@ class Recorder:
     async def _create(self, event: Document) -> None:
         try:
             await self._cluster.create(EVENTS, event["metadata"]["namespace"], event)
+        except Denied as failure:
+            if not self._is_denied:
+                _log.warning(f"the permission to {failure.permission} is missing")
+                self._is_denied = True
         except ClusterFailure as failure:
             _log.debug("an Event is lost", error=str(failure))
 

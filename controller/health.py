@@ -1,8 +1,10 @@
 """What the kubelet and Prometheus ask, over plain HTTP on a port of its own."""
 
+import errno
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from typing import Final
 
 from aiohttp import hdrs, web
 from prometheus_client import CollectorRegistry
@@ -33,10 +35,24 @@ async def serving(
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     try:
-        await web.TCPSite(runner, list(hosts), port).start()  # type: ignore[arg-type]
+        for host in hosts:
+            await _listen(runner, host, port)
         yield [f"{host}:{port}" for host, port, *_ in runner.addresses]
     finally:
         await runner.cleanup()
+
+
+async def _listen(runner: web.AppRunner, host: str, port: int) -> None:
+    """Listen on one address; a machine without IPv6 has no "::", and no need of it."""
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except OSError as error:
+        if not (host == _ANY_IPV6 and runner.sites and error.errno in _UNAVAILABLE):
+            raise
+
+
+_ANY_IPV6: Final = "::"
+_UNAVAILABLE: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
 def _reporting(reasons: Reasons) -> Callable[[web.Request], Awaitable[web.Response]]:

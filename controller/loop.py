@@ -22,10 +22,11 @@ from controller.metrics import Metrics
 from controller.plan import Sync, plan
 from controller.planning.admission import as_request
 from controller.planning.deferral import with_deferral
+from controller.planning.extras import Extras, damped, expiry
 from controller.planning.metadata import complete_creation
 from controller.planning.relevance import has_ended
-from controller.planning.snapshot import Snapshot
-from controller.planning.writes import EVICTIONS, Plan, Write
+from controller.planning.snapshot import Key, Snapshot
+from controller.planning.writes import EVICTION_REQUESTS, EVICTIONS, Plan, Write
 from controller.queue import WorkQueue
 from controller.routing import EVICTOR, Item
 from controller.view import View
@@ -90,8 +91,10 @@ class Loop:
         writer: Writer,
         evictor: Evictor | None,
         metrics: Metrics,
+        extras: Extras,
     ) -> None:
         """``evictor`` None: somebody else is the default evictor."""
+        self._extras = extras
         self._view = view
         self._queue = queue
         self._writer = writer
@@ -169,11 +172,25 @@ class Loop:
         sync = Sync(item.work)
         planned = plan(sync, item.key, snapshot, now)
         planned = with_deferral(sync, planned, item.key, snapshot, now)
+        if sync == Sync.REQUEST:
+            planned = damped(planned, item.key, snapshot, now, self._extras.damping)
         for write in planned.writes:
             await self._write(write, snapshot, now)
         if sync == Sync.EVICTION:
             self._remember(value.metadata.uid, planned)
-        return planned.requeue_after
+        if planned.writes or planned.requeue_after is not None:
+            return planned.requeue_after
+        return await self._remove(sync, item.key, value, snapshot)
+
+    async def _remove(
+        self, sync: Sync, key: Key, value: Eviction | EvictionRequest, snapshot: Snapshot
+    ) -> timedelta | None:
+        """Delete what has outlived its use; returns when it will have."""
+        found = expiry(sync, key, snapshot, clock.now(), self._extras)
+        if found.is_due:
+            resource = EVICTION_REQUESTS if sync == Sync.REQUEST else EVICTIONS
+            await self._writer.delete(resource, key, value.metadata)
+        return found.after
 
     async def _write(self, write: Write, snapshot: Snapshot, now: datetime) -> None:
         creates = write.resource == EVICTIONS and snapshot.eviction(write.key) is None

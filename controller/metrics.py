@@ -1,7 +1,8 @@
 """What the controller counts. No label has a name or a user in it: their number is bounded."""
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from time import monotonic
 from typing import Final
 
@@ -84,15 +85,17 @@ class Board(Collector):
         view: View,
         queue: Callable[[], tuple[int, int]],
         heard: Callable[[], dict[str, float]],
+        now: Callable[[], datetime],
     ) -> None:
         """Read from ``view``, and from two functions.
 
         ``queue`` returns how many items are ready and delayed, ``heard`` for each resource when the
-        API server last said something of it (monotonic clock).
+        API server last said something of it (monotonic clock), ``now`` the present.
         """
         self._view = view
         self._queue = queue
         self._heard = heard
+        self._now = now
 
     def collect(self) -> Iterator[Metric]:
         """Everything as it is now."""
@@ -109,6 +112,7 @@ class Board(Collector):
             ages.add_metric((resource,), now - heard)
         yield ages
         yield from self._evictions()
+        yield from self._ages()
         yield self._intents()
 
     def _evictions(self) -> Iterator[Metric]:
@@ -133,6 +137,24 @@ class Board(Collector):
             value=responders,
         )
 
+    def _ages(self) -> Iterator[Metric]:
+        """How long it takes, for alerts; 0 where nothing is under way."""
+        active = [entry.value for entry in self._view.evictions if not has_ended(entry.value)]
+        yield _family(
+            "oldest_active_eviction_seconds",
+            "Age of the oldest Eviction that has not ended.",
+            self._age(eviction.metadata.creation_timestamp for eviction in active),
+        )
+        yield _family(
+            "oldest_active_responder_seconds",
+            "Since the responder started that has been Active for longest.",
+            self._age(map(_active_since, active)),
+        )
+
+    def _age(self, times: Iterable[datetime | None]) -> float:
+        now = self._now()
+        return max(((now - time).total_seconds() for time in times if time), default=0.0)
+
     def _intents(self) -> Metric:
         intents: Tally[str] = Tally(dict.fromkeys(Intent, 0))
         intents.update(
@@ -141,6 +163,16 @@ class Board(Collector):
         )
         name = "evictionrequest_controller_requester_intent"
         return _tallied(name, "EvictionRequests by intent.", "intent", intents)
+
+
+def _active_since(eviction: Eviction) -> datetime | None:
+    states = {r.name: r.state for r in eviction.status.target_responders}
+    starts = (
+        report.start_time
+        for report in eviction.status.responders
+        if states.get(report.name) == ResponderState.ACTIVE
+    )
+    return next(starts, None)
 
 
 def _outcome(eviction: Eviction) -> str:

@@ -9,7 +9,7 @@ from rules.api import GROUP, VERSION
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A namespaced resource."""
+    """A resource, namespaced or not."""
 
     group: str
     """"" for the core group."""
@@ -34,6 +34,7 @@ class Resource:
 
 PODS: Final = Resource("", "v1", "pods")
 EVENTS: Final = Resource("", "v1", "events")
+CLUSTER_ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterroles")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases")
 EVICTIONS: Final = Resource(GROUP, VERSION, "evictions")
 EVICTION_REQUESTS: Final = Resource(GROUP, VERSION, "evictionrequests")

@@ -88,6 +88,8 @@ class Router:
             return
         if old is None or new is None or _outcome(old.value) != _outcome(new.value):
             yield from self._requests(entry.key.namespace, target_uid(entry.value))
+            if new is not None and has_ended(new.value):
+                yield _item(Sync.METADATA, new)  # one that nobody owns may be removed some day
         if new is None:  # an Eviction that was a duplicate may now be the one that counts
             yield from self._evictions(entry, Sync.EVICTION)
 

@@ -11,6 +11,7 @@ from controller.metrics import Metrics
 from controller.planning.snapshot import Key
 from controller.planning.writes import Write
 from controller.resources import BY_NAME
+from rules.api import ObjectMeta
 from rules.evaluate import evaluate
 from rules.request import Request
 
@@ -80,6 +81,18 @@ class Writer:
                 self._metrics.failed_evictions.inc()
             raise
         self._count("pods", "eviction", "ok")
+
+    async def delete(self, resource: str, key: Key, metadata: ObjectMeta) -> None:
+        """Delete an object, unless it has changed. Raises ClusterFailure and NotLeadingError."""
+        self._check_lead()
+        version = metadata.resource_version
+        try:
+            await self._cluster.delete(BY_NAME[resource], key, metadata.uid, version)
+        except ClusterFailure as failure:
+            self._count(resource, "", type(failure).__name__)
+            raise
+        self._count(resource, "", "ok")
+        _log.info("deleted", resource=resource, namespace=key.namespace, name=key.name)
 
     def _check_lead(self) -> None:
         if not self._may_write():

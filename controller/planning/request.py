@@ -38,7 +38,7 @@ the same time (``EvictionRequestWaitForPodPresenceDuration``)."""
 def plan_request(key: Key, snapshot: Snapshot, now: datetime) -> Plan:
     """An Eviction if the EvictionRequest ``key`` needs a new one at ``now``, and its status."""
     request = snapshot.eviction_request(key)
-    if request is None or _is_done(request):
+    if request is None or is_done(request):
         return Plan()
     pod = request.spec.target.pod
     if pod is None:
@@ -61,7 +61,7 @@ def plan_request(key: Key, snapshot: Snapshot, now: datetime) -> Plan:
     return plan
 
 
-def _is_done(request: EvictionRequest) -> bool:
+def is_done(request: EvictionRequest) -> bool:
     """Whether the request has come to its end, and its spec is still the one that was judged."""
     status = request.status
     failed = condition_of(status.conditions, ConditionType.FAILED)

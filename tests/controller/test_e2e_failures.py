@@ -9,6 +9,7 @@ import pytest
 from rules.api import EVICTOR
 from tests.controller.program import Program, Users, prepared, present, running, states
 from tests.controlplane import ControlPlane, Mode
+from tests.e2e.api import APPLY
 from tests.e2e.cluster import Cluster
 from tests.e2e.waiting import eventually
 
@@ -155,3 +156,41 @@ def test_definitions_appear_later(tmp_path: Path) -> None:
             users.request(pod, "drain")
             users.wait_for_reason("evictionrequests", "drain", "PodDeleted")
         cluster.close()
+
+
+def test_stands_down_for_the_clusters_own_controller(cluster: Cluster, tmp_path: Path) -> None:
+    users = Users(cluster)
+    with running(cluster, tmp_path, "--lease-name", "rival") as program:
+        program.wait_for_lead()
+        pod = users.create_pod("web-0", RESPONDER)
+        users.request(pod, "drain")
+        eviction = users.wait_for("evictions", "pod-1-web-0", lambda e: RESPONDER in states(e))
+        path = users.path("evictions", "pod-1-web-0")
+        metadata = {"name": "pod-1-web-0", "labels": {"theirs": "yes"}}
+        theirs = {"apiVersion": eviction["apiVersion"], "kind": "Eviction", "metadata": metadata}
+        query = "?fieldManager=evictionrequest-controller&force=true"
+        users.call("PATCH", path + query, theirs, content_type=APPLY)
+        eventually(lambda: "standing down" in program.ask("/readyz")[1], "it stands down")
+        lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/rival"
+        eventually(
+            lambda: not cluster.api("GET", lease).body["spec"]["holderIdentity"],
+            "the lease is free",
+        )
+        eventually(lambda: program.metric("usher_controller_stood_down") == 1, "the metric")
+        users.delete("evictions", "pod-1-web-0")  # or the other tests' controllers would see it
+    with running(cluster, tmp_path, "--lease-name", "rival") as program:
+        program.wait_for_lead()
+
+
+def test_what_is_over_is_removed(cluster: Cluster, tmp_path: Path) -> None:
+    users = Users(cluster)
+    flags = ("--lease-name", "ttl", "--request-ttl", "1", "--orphan-ttl", "1")
+    with running(cluster, tmp_path, *flags) as program:
+        program.wait_for_lead()
+        users.request(users.create_pod("web-0"), "drain")
+        users.wait_for_reason("evictions", "pod-1-web-0", "PodDeleted")
+        eventually(lambda: users.list("evictionrequests") == [], "the request is removed")
+        # There is no garbage collector here that would take the reference away.
+        path = users.path("evictions", "pod-1-web-0")
+        users.patch(path, {"metadata": {"ownerReferences": None}})
+        eventually(lambda: users.list("evictions") == [], "the Eviction is removed")

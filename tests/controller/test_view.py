@@ -145,7 +145,7 @@ def test_an_eviction_wakes_its_requests_when_its_outcome_changes() -> None:
     assert woken == items(Sync.EVICTION, EVICTOR)
     failed = eviction(conditions=[{"type": "Failed", "status": "True", "reason": "X"}])
     woken = list(router.eviction(change(eviction(), failed, read_eviction)))
-    assert woken == [*items(Sync.EVICTION, EVICTOR), *items(Sync.REQUEST, key=REQUEST)]
+    assert set(woken) >= set(items(Sync.REQUEST, key=REQUEST))
     woken = list(router.eviction(change(None, eviction(), read_eviction)))
     assert set(woken) >= set(items(Sync.METADATA)) | set(items(Sync.REQUEST, key=REQUEST))
 
