@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pytest
 
@@ -91,6 +91,13 @@ class Program:
     def kill(self) -> None:
         self._process.stop(patience=0)
 
+    @contextmanager
+    def killed_afterwards(self) -> Iterator[Self]:
+        try:
+            yield self
+        finally:
+            self.kill()
+
     def errors(self) -> list[Object]:
         """What a controller must never have to say."""
         return [line for line in self.log() if line["level"] in ("error", "critical")]
@@ -127,13 +134,20 @@ class Users:
         assert answer.ok, answer.message
         return answer
 
-    def create_pod(self, name: str, *responders: str, **metadata: Any) -> Object:
-        """A pod; ``responders`` are declared in the way of the cluster, the first one first."""
+    def create_pod(
+        self, name: str, *responders: str, node: str | None = None, **metadata: Any
+    ) -> Object:
+        """A pod; ``responders`` are declared in the way of the cluster, the first one first.
+
+        Without a node it is gone at once when it is deleted.
+        """
         declared = [
             {"name": responder, "priority": 9000 - place}
             for place, responder in enumerate(responders)
         ]
         spec: Object = {"containers": [{"name": "c", "image": "c"}]}
+        if node:
+            spec["nodeName"] = node
         metadata = {"name": name, **metadata}
         if declared and self.cluster.is_native:
             spec["evictionResponders"] = declared

@@ -14,6 +14,7 @@ from tests.controller.program import (
     users,
 )
 from tests.e2e.api import Object
+from tests.e2e.times import ago
 from tests.e2e.waiting import eventually
 
 __all__ = ["cluster", "controller", "users"]
@@ -63,6 +64,38 @@ def test_pod_deleted_under_a_silent_responder(users: Users) -> None:
     users.delete("pods", "web-0")
     ended = users.wait_for_reason("evictions", "pod-1-web-0", "PodDeleted")
     assert states(ended) == {FIRST: "Interrupted", EVICTOR: "Inactive"}
+
+
+def test_silent_responder_is_passed_over(users: Users) -> None:
+    pod = users.create_pod("web-0", FIRST)
+    users.request(pod, "drain")
+    found = users.wait_for("evictions", "pod-1-web-0", lambda e: states(e).get(FIRST) == "Active")
+    # No write could make it so old: into the storage, past the API server.
+    for report in found["status"]["responders"]:
+        if report["name"] == FIRST:
+            report["startTime"] = ago(minutes=21)
+    users.cluster.etcd.put("evictions", found)
+    ended = users.wait_for_reason("evictions", "pod-1-web-0", "PodDeleted")
+    assert states(ended) == {FIRST: "Interrupted", EVICTOR: "Completed"}
+
+
+def test_slow_deletion_is_announced(users: Users) -> None:
+    # A pod on a node stays until the kubelet, which there is none of, confirms its end.
+    pod = users.create_pod("web-0", node="node-1")
+    users.request(pod, "drain")
+
+    def expects(eviction: Object) -> bool:
+        reports = eviction.get("status", {}).get("responders", [])
+        return any("expectedCompletionTime" in report for report in reports)
+
+    told = users.wait_for("evictions", "pod-1-web-0", expects)
+    leaving = users.get("pods", "web-0")
+    assert leaving is not None
+    (report,) = told["status"]["responders"]
+    assert report["expectedCompletionTime"] == leaving["metadata"]["deletionTimestamp"]
+    users.call("DELETE", users.path("pods", "web-0") + "?gracePeriodSeconds=0")
+    ended = users.wait_for_reason("evictions", "pod-1-web-0", "PodDeleted")
+    assert states(ended) == {EVICTOR: "Completed"}
 
 
 def test_pod_has_ended(users: Users) -> None:
