@@ -64,7 +64,8 @@ class ControlPlane:
         self._audit = audit
         self._extra_arguments = tuple(extra_arguments)
         self._feature_gates = dict(feature_gates or {})
-        self._etcd_port = 0
+        self.etcd_port = 0
+        """Where etcd serves plain HTTP on loopback; 0 before the start."""
         self._folder: Path | None = None
         self._client: ApiClient | None = None
         self._etcd: ChildProcess | None = None
@@ -279,8 +280,8 @@ class ControlPlane:
 
     def _start_etcd(self) -> None:
         for attempt in range(1, _PORT_ATTEMPTS + 1):
-            self._etcd_port = free_port()
-            arguments = etcd_arguments(self.folder / "etcd", self._etcd_port, free_port())
+            self.etcd_port = free_port()
+            arguments = etcd_arguments(self.folder / "etcd", self.etcd_port, free_port())
             self._etcd = _log_of("etcd", self.folder)
             self._etcd.start([str(binary_path("etcd")), *arguments], os.environ)
             try:
@@ -292,13 +293,13 @@ class ControlPlane:
                 return
 
     def _etcd_answers(self) -> bool:
-        with socket.create_connection((HOST, self._etcd_port), timeout=1):
+        with socket.create_connection((HOST, self.etcd_port), timeout=1):
             return True
 
     def _start_apiserver_once(self) -> None:
         options = ApiserverOptions(
             port=self.port,
-            etcd_url=f"http://{HOST}:{self._etcd_port}",
+            etcd_url=f"http://{HOST}:{self.etcd_port}",
             credentials=Credentials.in_folder(self.folder),
             token_file=self.folder / "tokens.csv",
             feature_gates={**self.mode.feature_gates, **self._feature_gates},

@@ -21,7 +21,7 @@ class Etcd:
 
     def __init__(self, plane: ControlPlane) -> None:
         self._mode = plane.mode
-        port = plane._etcd_port  # noqa: SLF001 - nobody else needs it
+        port = plane.etcd_port
         self._pool = Pool(lambda: http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE))
         self.close = self._pool.close
 
