@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import aiohttp
 import orjson
+import yaml
 from kubernetes_asyncio import client, config
 
 from controller.failures import (
@@ -44,6 +45,18 @@ _CONNECT_SECONDS: Final = 10.0
 _APPLY: Final = "application/apply-patch+yaml"
 _JSON: Final = "application/json"
 _TERMINATING: Final = "NamespaceTerminating"
+
+
+# The library reads a kubeconfig as it comes, and stumbles over what is not as it should be.
+_UNUSABLE: Final = (
+    config.ConfigException,
+    yaml.YAMLError,
+    AssertionError,
+    AttributeError,
+    OSError,
+    TypeError,
+    ValueError,
+)
 
 
 class ConfigurationError(Exception):
@@ -115,8 +128,8 @@ class Cluster:
                     client_configuration=self._configuration,
                     persist_config=False,
                 )
-        except (config.ConfigException, OSError, TypeError, ValueError) as error:
-            raise ConfigurationError(str(error)) from None
+        except _UNUSABLE as error:
+            raise ConfigurationError(f"no usable configuration: {_words(error)}") from None
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -236,7 +249,7 @@ class Cluster:
         if response.status == HTTPStatus.UNAUTHORIZED:
             # Tokens expire. One that is as bad as the last one is reported as such.
             response.release()
-            await self._load()
+            await self._renew_credentials(call)
             response = await self._open(
                 method, call, path, query, body=body, content_type=content_type
             )
@@ -250,6 +263,12 @@ class Cluster:
         finally:
             response.release()
         return answer
+
+    async def _renew_credentials(self, call: _Call) -> None:
+        try:
+            await self._load()
+        except ConfigurationError as error:
+            raise Unreachable(f"{call}: {error}") from None
 
     async def _open(
         self,

@@ -23,6 +23,8 @@ _log = structlog.get_logger()
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 """Seconds between attempts, doubling from the first to the longest."""
+_SHORT_WATCH: Final = 1.0
+"""Seconds; API servers let a watch go on for minutes."""
 
 
 class Informer(Generic[ValueT]):
@@ -84,11 +86,14 @@ class Informer(Generic[ValueT]):
         self.synced.set()
 
     async def _watch(self) -> None:
+        began = monotonic()
         async with aclosing(self._cluster.watch(self.resource, self._version)) as events:
             async for event in events:
                 self._take(event)
                 self._is_well()
         self.heard = monotonic()  # it ended in good order
+        if self.heard - began < _SHORT_WATCH:
+            await asyncio.sleep(_FIRST_PAUSE)  # something between us and the API server cuts it off
 
     def _take(self, event: WatchEvent) -> None:
         version = event.object["metadata"].get("resourceVersion", "")

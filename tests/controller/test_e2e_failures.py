@@ -1,15 +1,17 @@
 """Controllers that are killed, API servers that come back, missing rights and resources."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from rules.api import EVICTOR
 from tests.controller.program import Program, Users, prepared, present, running, states
 from tests.controlplane import ControlPlane, Mode
-from tests.e2e.api import APPLY
+from tests.e2e.api import APPLY, Object
 from tests.e2e.cluster import Cluster
 from tests.e2e.waiting import eventually
 
@@ -125,10 +127,75 @@ def test_missing_permissions_are_named(cluster: Cluster, tmp_path: Path) -> None
     with running(cluster, tmp_path, *flags, identity="controller") as program:
         wanted = "the permission to list pods of API group"
         eventually(lambda: wanted in program.ask("/readyz")[1], "the missing permission is named")
-        binding = ("create", "clusterrolebinding", "rights", "--user=controller")
-        cluster.plane.kubectl(*binding, "--clusterrole=cluster-admin", check=True)
+        _grant(cluster, PERMISSIONS)
         program.wait_for_lead()
         assert program.ask("/readyz") == (200, "ok\n")
+        users = Users(cluster)
+        users.request(users.create_pod("web-0"), "drain")
+        users.wait_for_reason("evictionrequests", "drain", "PodDeleted")
+        denials = [line for line in program.log() if "permission" in line["event"]]
+        assert {line["event"].split("permission to ")[1].split(" ")[0] for line in denials} == {
+            "list"
+        }
+    with running(cluster, tmp_path, *flags, identity="controller") as program:
+        _grant(cluster, [rule for rule in PERMISSIONS if rule["resources"] != ["pods/eviction"]])
+        program.wait_for_lead()
+        users = Users(cluster)
+        users.request(users.create_pod("web-0"), "drain")
+        eventually(
+            lambda: "cannot create resource" in str(users.get("evictions", "pod-1-web-0")),
+            "the Eviction says why",
+        )
+
+
+PERMISSIONS: Final[list[Object]] = [
+    {
+        "apiGroups": ["lifecycle.k8s.io"],
+        "resources": ["evictions", "evictionrequests"],
+        "verbs": ["list", "watch"],
+    },
+    {
+        "apiGroups": ["lifecycle.k8s.io"],
+        "resources": ["evictions", "evictions/status", "evictionrequests/status"],
+        "verbs": ["create", "patch"],
+    },
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
+    {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+    {
+        "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"],
+        "verbs": ["get", "create", "update"],
+    },
+    {
+        "apiGroups": ["rbac.authorization.k8s.io"],
+        "resources": ["clusterroles"],
+        "resourceNames": ["system:controller:evictionrequest-controller"],
+        "verbs": ["get"],
+    },
+]
+"""All that the controller needs with its default flags; a TTL needs "delete" as well."""
+
+
+def _grant(cluster: Cluster, rules: list[Object]) -> None:
+    """Give the user ``controller`` these rights and no others."""
+    group = "rbac.authorization.k8s.io"
+    version = f"{group}/v1"
+    role = {
+        "apiVersion": version,
+        "kind": "ClusterRole",
+        "metadata": {"name": "rights"},
+        "rules": rules,
+    }
+    binding = {
+        "apiVersion": version,
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "rights"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "rights"},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": "controller"}],
+    }
+    for document in (role, binding):
+        cluster.plane.kubectl("apply", "-f", "-", stdin=json.dumps(document), check=True)
 
 
 def test_namespace_is_being_deleted(cluster: Cluster, tmp_path: Path) -> None:

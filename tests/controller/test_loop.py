@@ -1,0 +1,244 @@
+"""The loop on the model of a store, where every request may fail in every way."""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+import pytest
+
+from controller import clock
+from controller.evictor import Evictor
+from controller.failures import (
+    Busy,
+    ClusterFailure,
+    Conflict,
+    Denied,
+    Gone,
+    Missing,
+    Refused,
+    ServerFailure,
+    Unreachable,
+)
+from controller.loop import Loop
+from controller.metrics import Metrics
+from controller.planning.extras import Extras
+from controller.planning.snapshot import Key
+from controller.planning.writes import EVICTION_REQUESTS, EVICTIONS, Write
+from controller.queue import WorkQueue
+from controller.resources import Resource
+from controller.routing import Item, Router
+from controller.store import entry_of
+from controller.view import View, read_eviction, read_pod, read_request
+from controller.writer import Writer
+from rules.api import EVICTOR
+from tests.controller.objects import Document, target_of
+from tests.controller.program import reasons, states
+from tests.controller.store import Store
+
+FAILURES: Final[tuple[ClusterFailure, ...]] = (
+    Conflict("changed"),
+    Missing("gone"),
+    Gone("too old"),
+    Denied("no", "patch evictions"),
+    Busy("later", 0.001),
+    Refused("no"),
+    ServerFailure("broken", 0.001),
+    Unreachable("no answer"),
+)
+PODS: Final = 8
+TICK: Final = 0.002
+"""Seconds in which the model's time goes on by :data:`SPAN`."""
+SPAN: Final = timedelta(milliseconds=500)
+
+
+class Model:
+    """An API server on the model store; with ``fail`` a request fails before or after it works."""
+
+    def __init__(self, store: Store, fail: Callable[[], ClusterFailure | None]) -> None:
+        self.store = store
+        self._fail = fail
+        self.evicted: list[str] = []
+        self.writes = 0
+
+    async def apply(
+        self,
+        resource: Resource,
+        key: Key,
+        document: Mapping[str, Any],
+        *,
+        subresource: str,
+        manager: str,
+    ) -> Document:
+        await self._work()
+        self.writes += 1
+        write = Write(resource.name, key, document, subresource)
+        if manager == "usher-evictor":
+            self._report(write)
+        else:
+            assert self.store.apply(write).violations == ()
+        await self._work()
+        return self.document(resource.name, key.name)
+
+    def _report(self, write: Write) -> None:
+        (entry,) = write.apply["status"]["responders"]
+        assert self.store.report(write.key.name, EVICTOR, entry).allowed
+
+    async def evict(self, pod: Key, uid: str) -> None:
+        await self._work()
+        found = self.store.pods.get(pod.name)
+        if found is None or found["metadata"]["uid"] != uid:
+            raise Missing("no such pod")
+        self.store.remove_pod(pod.name)
+        self.evicted.append(pod.name)
+        await self._work()
+
+    async def _work(self) -> None:
+        await asyncio.sleep(0)
+        if failure := self._fail():
+            raise failure
+
+    def document(self, resource: str, name: str) -> Document:
+        stored = self.store.stored[resource][name]
+        metadata = stored["metadata"] | {"resourceVersion": str(self.store.version)}
+        return stored | {"metadata": metadata}
+
+
+class FastQueue(WorkQueue[Item]):
+    """Its delays pass as fast as the model's time."""
+
+    def add(self, item: Item, delay: float = 0.0) -> None:
+        super().add(item, delay * TICK / SPAN.total_seconds())
+
+
+class Controller:
+    """The parts that the program puts together, with a watch that tells everything at once."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.view = view = View()
+        self._queue = FastQueue()
+        self._router = Router(view)
+        learn = {EVICTIONS: self._learn_eviction, EVICTION_REQUESTS: self._learn_request}
+        cluster: Any = model
+        metrics = Metrics()
+        writer = Writer(cluster, metrics, learn, lambda: True)
+        self.loop = Loop(view, self._queue, writer, Evictor(writer, None), metrics, Extras())
+
+    def _learn_eviction(self, document: Mapping[str, Any]) -> None:
+        self._tell(
+            self._router.eviction,
+            self.view.evictions.learn(entry_of(document, read_eviction(document))),
+        )
+
+    def _learn_request(self, document: Mapping[str, Any]) -> None:
+        self._tell(
+            self._router.request,
+            self.view.requests.learn(entry_of(document, read_request(document))),
+        )
+
+    def _tell(self, route: Callable[[Any], Iterator[Item]], changes: list[Any]) -> None:
+        for change in changes:
+            for item in route(change):
+                self._queue.add(item)
+
+    def watch(self) -> None:
+        """Tell all that is stored now."""
+        store, version = self._model.store, self._model.store.version
+        self._tell(
+            self._router.pod,
+            self.view.pods.replace(
+                [entry_of(pod, read_pod(pod)) for pod in store.pods.values()], version
+            ),
+        )
+        for resource, known, read, route in (
+            (EVICTIONS, self.view.evictions, read_eviction, self._router.eviction),
+            (EVICTION_REQUESTS, self.view.requests, read_request, self._router.request),
+        ):
+            documents = [self._model.document(resource, name) for name in store.stored[resource]]
+            any_store: Any = known
+            entries = [entry_of(document, read(document)) for document in documents]
+            self._tell(route, any_store.replace(entries, version))
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A store whose clock is everybody's."""
+    store = Store()
+    monkeypatch.setattr(clock, "now", lambda: store.now)
+    return store
+
+
+async def run_until(
+    controller: Controller, model: Model, done: Callable[[], bool], passes: timedelta = SPAN
+) -> None:
+    """Work, watch and let time pass, ``passes`` with each tick, until ``done``."""
+    task = asyncio.create_task(controller.loop.run(3))
+    try:
+        async with asyncio.timeout(60):
+            while not done():
+                controller.watch()
+                await asyncio.sleep(TICK)
+                assert not task.done(), task.exception()
+                model.store.now += passes
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def populate(store: Store) -> None:
+    for number in range(PODS):
+        store.create_pod(f"web-{number}")
+        target = target_of(store.pods[f"web-{number}"])
+        store.create_request(target, f"r{number}.acme.io/drain", "Eviction")
+    store.create_pod("bystander")
+
+
+def all_are_evicted(store: Store) -> bool:
+    return all("PodDeleted" in reasons(request) for request in store.requests.values())
+
+
+async def test_every_eviction_takes_six_writes(store: Store) -> None:
+    model = Model(store, lambda: None)
+    populate(store)
+    # All in one instant, so that nothing depends on how fast this machine is.
+    await run_until(Controller(model), model, lambda: all_are_evicted(store), timedelta())
+    assert model.writes + len(model.evicted) == 6 * PODS
+    assert sorted(model.evicted) == [f"web-{number}" for number in range(PODS)]
+    assert list(store.pods) == ["bystander"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_no_failure_keeps_an_eviction_from_its_end(store: Store, seed: int) -> None:
+    dice = random.Random(seed)
+    model = Model(store, lambda: dice.choice(FAILURES) if dice.random() < 0.3 else None)
+    populate(store)
+    await run_until(Controller(model), model, lambda: all_are_evicted(store))
+    assert sorted(model.evicted) == [f"web-{number}" for number in range(PODS)]
+    assert len(store.evictions) == PODS
+    assert list(store.pods) == ["bystander"]
+
+
+async def test_a_restart_goes_on(store: Store) -> None:
+    model = Model(store, lambda: None)
+    populate(store)
+    for goal in range(1, PODS):
+        await run_until(Controller(model), model, lambda: len(model.evicted) >= goal)  # noqa: B023
+    await run_until(Controller(model), model, lambda: all_are_evicted(store))
+    assert sorted(model.evicted) == [f"web-{number}" for number in range(PODS)]
+    for eviction in store.evictions.values():
+        assert set(states(eviction)) == {EVICTOR}
+
+
+async def test_who_does_not_lead_writes_nothing(store: Store) -> None:
+    model = Model(store, lambda: None)
+    populate(store)
+    controller = Controller(model)
+    controller.loop._writer._may_write = lambda: False
+    task = asyncio.create_task(controller.loop.run(3))
+    controller.watch()
+    await asyncio.sleep(0.05)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert (model.writes, model.evicted) == (0, [])
