@@ -11,7 +11,7 @@ import structlog
 from controller.cluster import Cluster, WatchEvent
 from controller.failures import Busy, ClusterFailure, Denied, Gone, Missing, ServerFailure
 from controller.resources import Resource
-from controller.store import Change, Entry, Store, entry_of, version_of
+from controller.store import Change, Entry, Store, entry_of, identity_of, version_of
 from rules.decode import DecodeError
 
 ValueT = TypeVar("ValueT")
@@ -97,12 +97,16 @@ class Informer(Generic[ValueT]):
 
     def _take(self, event: WatchEvent) -> None:
         version = event.object["metadata"].get("resourceVersion", "")
-        if event.type == "BOOKMARK":
+        if event.type == "BOOKMARK" or self._is_echo(event):
             self.store.saw(version_of(version))
         elif (entry := self._entry(event.object)) is not None:
             put = self.store.delete if event.type == "DELETED" else self.store.put
             self._tell(put(entry))
         self._version = version
+
+    def _is_echo(self, event: WatchEvent) -> bool:
+        """Whether this is an own write, which is known since its answer."""
+        return event.type != "DELETED" and self.store.knows(*identity_of(event.object))
 
     def _entry(self, document: Mapping[str, Any]) -> Entry[ValueT] | None:
         try:

@@ -32,6 +32,7 @@ from controller.routing import EVICTOR, Item
 from controller.view import View
 from controller.writer import MANAGER, NotLeadingError, RefusedPlanError, Writer
 from rules.api import Eviction, EvictionRequest
+from rules.states import FINAL_CONDITIONS
 
 _log = structlog.get_logger()
 PERMISSION_SECONDS: Final = 30.0
@@ -197,7 +198,11 @@ class Loop:
         if creates:
             write = complete_creation(write, snapshot, now)
         await self._writer.apply(write, as_request(write, snapshot, now), MANAGER)
-        _log.info("written", **_told(write, creates=creates))
+        told = _told(write)
+        # One line for the beginning and one for the end of each; the steps between are for those
+        # who look for something.
+        log = _log.info if creates or _ENDS & told.keys() else _log.debug
+        log("created" if creates else "written", **told)
 
     def _remember(self, uid: str, planned: Plan) -> None:
         if planned.terminal_time is None:
@@ -222,14 +227,17 @@ def _about(item: Item) -> dict[str, str]:
     return {"work": item.work, "namespace": item.key.namespace, "name": item.key.name}
 
 
-def _told(write: Write, *, creates: bool) -> dict[str, object]:
+_ENDS: Final = {str(type_) for type_ in FINAL_CONDITIONS}
+
+
+def _told(write: Write) -> dict[str, object]:
     """What a log line says of a write."""
     status = write.apply.get("status", {})
     told: dict[str, object] = {
         "resource": write.resource,
         "namespace": write.key.namespace,
         "name": write.key.name,
-        "part": write.subresource or ("object" if creates else "metadata"),
+        "part": write.subresource or "metadata",
     }
     for condition in status.get("conditions", ()):
         if condition["status"] == "True":

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, TypeVar
 
 from controller.plan import Sync
+from controller.planning.evictor import evictor_turn
 from controller.planning.relevance import has_ended
 from controller.planning.snapshot import Key
 from controller.store import Change, Entry
@@ -58,7 +59,7 @@ class Router:
         for entry in self._view.evictions:
             if not has_ended(entry.value):
                 yield _item(Sync.EVICTION, entry)
-                yield _item(EVICTOR, entry)
+                yield from self._evictor(entry)
             yield _item(Sync.METADATA, entry)
         for request in self._view.requests:
             yield _item(Sync.REQUEST, request)
@@ -70,7 +71,7 @@ class Router:
             return
         for eviction in self._view.evictions_of(entry.key.namespace, entry.uid):
             if not has_ended(eviction.value):
-                yield _item(EVICTOR, eviction)
+                yield from self._evictor(eviction)
                 yield _item(Sync.EVICTION, eviction)
         if change.old is None or change.new is None:
             yield from self._requests(entry.key.namespace, entry.uid)
@@ -79,8 +80,9 @@ class Router:
         """An Eviction has come, gone or changed."""
         old, new = change
         if new is not None:
-            yield _item(Sync.EVICTION, new)
-            yield _item(EVICTOR, new)
+            if not has_ended(new.value):
+                yield _item(Sync.EVICTION, new)
+                yield from self._evictor(new)
             if old is None or _membership(old.value) != _membership(new.value):
                 yield _item(Sync.METADATA, new)
         entry = new or old
@@ -104,10 +106,17 @@ class Router:
         has_come_or_gone = old is None or new is None
         if has_come_or_gone or (old and new and _wish(old.value) != _wish(new.value)):
             yield from self._evictions(entry, Sync.EVICTION)
+            # The evictor asks nobody to go whom nobody wants gone, and waits for no time then.
+            for eviction in self._view.evictions_of(entry.key.namespace, target_uid(entry.value)):
+                yield from self._evictor(eviction)
             # Whether any request wants the pod gone decides about new Evictions for all of them.
             yield from self._requests(entry.key.namespace, target_uid(entry.value))
         if has_come_or_gone or (old and new and _is_leaving(old) != _is_leaving(new)):
             yield from self._evictions(entry, Sync.METADATA)
+
+    def _evictor(self, entry: Entry[Eviction]) -> Iterator[Item]:
+        if evictor_turn(entry.value) is not None:
+            yield _item(EVICTOR, entry)
 
     def _evictions(self, entry: Entry[ValueT], work: Sync) -> Iterator[Item]:
         evictions: Iterable[Entry[Eviction]] = self._view.evictions_of(

@@ -33,11 +33,14 @@ class Change(NamedTuple, Generic[ValueT]):
 
 def entry_of(document: Mapping[str, Any], value: ValueT) -> Entry[ValueT]:
     """The entry for an object of the API, of which ``value`` is kept."""
+    return Entry(*identity_of(document), value)
+
+
+def identity_of(document: Mapping[str, Any]) -> tuple[Key, str, int]:
+    """Key, UID and resource version of an object of the API."""
     metadata = document["metadata"]
     key = Key(metadata.get("namespace", ""), metadata["name"])
-    return Entry(
-        key, metadata.get("uid", ""), version_of(metadata.get("resourceVersion", "")), value
-    )
+    return key, metadata.get("uid", ""), version_of(metadata.get("resourceVersion", ""))
 
 
 def version_of(text: str) -> int:
@@ -90,12 +93,16 @@ class Store(Generic[ValueT]):
         """The watch has told everything up to ``version``."""
         self._seen = max(self._seen, version)
 
+    def knows(self, key: Key, uid: str, version: int) -> bool:
+        """Whether that version of the object, or a later one, is known; never reads the object."""
+        known = self._entries.get(key)
+        return known is not None and known.uid == uid and -1 < version <= known.version
+
     def put(self, entry: Entry[ValueT]) -> list[Change[ValueT]]:
         """Take over an event of the watch."""
         self.saw(entry.version)
-        known = self._entries.get(entry.key)
-        if known and known.uid == entry.uid and -1 < entry.version < known.version:
-            return []  # the answer to our own, later write came first
+        if self.knows(entry.key, entry.uid, entry.version):
+            return []  # the answer to our own write, this one or a later one, came first
         return self._put(entry)
 
     def delete(self, entry: Entry[ValueT]) -> list[Change[ValueT]]:

@@ -90,7 +90,7 @@ def plan_evictor(
     the evictor's turn, and no pod is evicted that nobody wants gone any more.
     """
     eviction = snapshot.eviction(key)
-    stored = _turn(eviction)
+    stored = evictor_turn(eviction)
     if eviction is None or stored is None or eviction.spec.target.pod is None:
         return EvictorPlan()
     reference = eviction.spec.target.pod
@@ -110,7 +110,7 @@ def plan_evictor(
     return _wait_for_attempt(stored, attempts, left, now)
 
 
-def _turn(eviction: Eviction | None) -> ResponderStatus | None:
+def evictor_turn(eviction: Eviction | None) -> ResponderStatus | None:
     """The evictor's entry, if it is Active and has work left."""
     if eviction is None or has_ended(eviction) or eviction.status.observed_generation is None:
         return None

@@ -9,6 +9,7 @@ from controller.planning.snapshot import Key, Pod, Snapshot
 from controller.routing import EVICTOR, Item, Router
 from controller.store import Change, Entry, entry_of
 from controller.view import View, pod_of, read_eviction, read_pod, read_request
+from rules.api import EVICTOR as EVICTOR_NAME
 from rules.decode import decode_model
 from rules.times import format_time
 from tests.controller import objects
@@ -30,6 +31,15 @@ TARGET = objects.target_of(pod())
 
 def eviction(name: str = EVICTION.name, **status: Any) -> Document:
     return {**objects.eviction(name, TARGET, 3, format_time(START)), "status": status}
+
+
+def active() -> Document:
+    """The status of an Eviction whose evictor is Active."""
+    return {
+        "observedGeneration": 1,
+        "targetResponders": [{"name": EVICTOR_NAME, "priority": 100, "state": "Active"}],
+        "responders": [{"name": EVICTOR_NAME, "startTime": format_time(START)}],
+    }
 
 
 def request(intent: str = "Eviction", **metadata: Any) -> Document:
@@ -124,7 +134,7 @@ def change(old: Document | None, new: Document | None, read: Any) -> Change[Any]
 
 
 def test_a_pod_wakes_its_eviction() -> None:
-    router = Router(view(evictions=[eviction()], requests=[request()]))
+    router = Router(view(evictions=[eviction(**active())], requests=[request()]))
     deleting = pod()
     deleting["metadata"]["deletionTimestamp"] = format_time(START)
     woken = list(router.pod(change(pod(), deleting, read_pod)))
@@ -140,8 +150,8 @@ def test_a_pod_wakes_no_eviction_that_has_ended() -> None:
 
 def test_an_eviction_wakes_its_requests_when_its_outcome_changes() -> None:
     router = Router(view(evictions=[eviction()], requests=[request()]))
-    report = eviction(responders=[{"name": "a.io/b"}])
-    woken = list(router.eviction(change(eviction(), report, read_eviction)))
+    started = eviction(**active())
+    woken = list(router.eviction(change(eviction(), started, read_eviction)))
     assert woken == items(Sync.EVICTION, EVICTOR)
     failed = eviction(conditions=[{"type": "Failed", "status": "True", "reason": "X"}])
     woken = list(router.eviction(change(eviction(), failed, read_eviction)))
@@ -174,8 +184,14 @@ def test_a_request_wakes_the_eviction() -> None:
     assert both >= set(items(Sync.EVICTION, Sync.METADATA))
 
 
+def test_a_change_of_mind_wakes_the_evictor() -> None:
+    router = Router(view(evictions=[eviction(**active())]))
+    back = router.request(change(request("Withdrawn"), request(), read_request))
+    assert set(back) >= set(items(EVICTOR, Sync.EVICTION))
+
+
 def test_who_starts_looks_at_everything() -> None:
-    router = Router(view(evictions=[eviction()], requests=[request()]))
+    router = Router(view(evictions=[eviction(**active())], requests=[request()]))
     assert set(router.everything()) == {
         *items(Sync.EVICTION, Sync.METADATA, EVICTOR),
         *items(Sync.REQUEST, key=REQUEST),
@@ -212,11 +228,6 @@ def test_an_outcome_does_not_wait() -> None:
 
 
 def test_awaiting_the_last_report_is_not_written() -> None:
-    active: Document = {
-        "observedGeneration": 1,
-        "targetResponders": [{"name": "a.io/b", "priority": 5000, "state": "Active"}],
-        "responders": [{"name": "a.io/b", "startTime": format_time(START)}],
-    }
-    seen = view(evictions=[eviction(**active)], requests=[request()])
+    seen = view(evictions=[eviction(**active())], requests=[request()])
     second = timedelta(seconds=1)
     assert deferred(seen, second, sync=Sync.EVICTION) == ([], 5 * second)
