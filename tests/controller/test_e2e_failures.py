@@ -127,11 +127,7 @@ def test_killed_again_and_again(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def _has_gone(users: Users, name: str) -> bool:
-    # An API server whose client is killed can leave a pod half deleted, with no grace left. In a
-    # cluster the pod garbage collector finishes that; here nobody else does.
-    pod = users.get("pods", name)
-    if pod is not None and pod["metadata"].get("deletionGracePeriodSeconds") == 0:
-        users.cluster.api("DELETE", users.path("pods", name), {"gracePeriodSeconds": 0})
+    users.finish_half_deleted_pods()
     request = users.get("evictionrequests", f"drain-{name}")
     return request is not None and "PodDeleted" in reasons(request)
 
