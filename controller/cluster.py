@@ -45,6 +45,8 @@ _CONNECT_SECONDS: Final = 10.0
 _APPLY: Final = "application/apply-patch+yaml"
 _JSON: Final = "application/json"
 _TERMINATING: Final = "NamespaceTerminating"
+_NO_PERMISSION: Final = " cannot "
+"""In every refusal for want of a permission (apiserver, ``forbiddenMessage``)."""
 
 
 # The library reads a kubeconfig as it comes, and stumbles over what is not as it should be.
@@ -324,8 +326,15 @@ def _failure(code: int, status: Any, retry_after: float | None, call: _Call) -> 
     details = status.get("details") or {}
     causes = details.get("causes") or []
     retry_after = retry_after or details.get("retryAfterSeconds") or None
-    if code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        is_terminating = any(cause.get("reason") == _TERMINATING for cause in causes)
+    is_terminating = any(cause.get("reason") == _TERMINATING for cause in causes)
+    if (
+        code == HTTPStatus.UNAUTHORIZED
+        or is_terminating
+        or (
+            # Admission uses the same code for what a webhook, a quota or a policy refuses.
+            code == HTTPStatus.FORBIDDEN and _NO_PERMISSION in message
+        )
+    ):
         return Denied(message, str(call), is_terminating)
     if code == HTTPStatus.TOO_MANY_REQUESTS:
         return Busy(message, retry_after, [str(cause.get("message", "")) for cause in causes])

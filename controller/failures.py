@@ -32,7 +32,7 @@ class Gone(ClusterFailure):
 
 @dataclass
 class Denied(ClusterFailure):
-    """401 or 403: the API server does not let the controller do this."""
+    """401, or 403 for want of a permission: the controller may not do this."""
 
     permission: str
     """What was asked for: verb, resource and API group, as a Role would grant it."""
@@ -51,7 +51,7 @@ class Busy(ClusterFailure):
 
 
 class Refused(ClusterFailure):
-    """Another 4xx: the request as it is will never succeed."""
+    """Another 4xx: the request as it is will hardly ever succeed; 403 of admission is one."""
 
 
 @dataclass

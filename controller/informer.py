@@ -99,9 +99,10 @@ class Informer(Generic[ValueT]):
         version = event.object["metadata"].get("resourceVersion", "")
         if event.type == "BOOKMARK" or self._is_echo(event):
             self.store.saw(version_of(version))
+        elif event.type == "DELETED":
+            self._tell(self.store.delete(*identity_of(event.object)))
         elif (entry := self._entry(event.object)) is not None:
-            put = self.store.delete if event.type == "DELETED" else self.store.put
-            self._tell(put(entry))
+            self._tell(self.store.put(entry))
         self._version = version
 
     def _is_echo(self, event: WatchEvent) -> bool:

@@ -77,7 +77,7 @@ _REACTIONS: Final = {
     Refused: Reaction(
         at_least=HOPELESS_SECONDS,
         level="error",
-        event="the API server refuses a write; please report this",
+        event="the API server refuses a write",
     ),
 }
 

@@ -105,13 +105,13 @@ class Store(Generic[ValueT]):
             return []  # the answer to our own write, this one or a later one, came first
         return self._put(entry)
 
-    def delete(self, entry: Entry[ValueT]) -> list[Change[ValueT]]:
-        """Take over the event of the watch that ``entry`` is gone."""
-        self.saw(entry.version)
-        known = self._entries.get(entry.key)
-        if known is None or known.uid != entry.uid:
+    def delete(self, key: Key, uid: str, version: int) -> list[Change[ValueT]]:
+        """Take over the event of the watch that an object is gone."""
+        self.saw(version)
+        known = self._entries.get(key)
+        if known is None or known.uid != uid:
             return []
-        return self._remove(entry.key)
+        return self._remove(key)
 
     def learn(self, entry: Entry[ValueT]) -> list[Change[ValueT]]:
         """Take over the answer to an own write, unless the watch knows more already.

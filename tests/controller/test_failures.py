@@ -25,6 +25,7 @@ from controller.resources import EVICTIONS, PODS
 from controller.store import Change, Store
 from rules.decode import DecodeError
 
+FORBIDDEN = 'evictions "a" is forbidden: User "u" cannot patch resource "evictions/status"'
 CALL = _Call("patch", EVICTIONS, "default", "status")
 
 
@@ -33,7 +34,7 @@ CALL = _Call("patch", EVICTIONS, "default", "status")
     [
         (400, Refused),
         (401, Denied),
-        (403, Denied),
+        (403, Refused),
         (404, Missing),
         (409, Conflict),
         (410, Gone),
@@ -55,13 +56,18 @@ def test_an_answer_without_a_status_is_understood() -> None:
 
 
 def test_a_missing_permission_is_named_as_a_role_grants_it() -> None:
-    failure = _failure(403, {"message": "no"}, None, CALL)
+    failure = _failure(403, {"message": FORBIDDEN}, None, CALL)
     assert isinstance(failure, Denied)
     wanted = 'patch evictions/status of API group "lifecycle.k8s.io" in namespace default'
     assert failure.permission == wanted
     reaction = reaction_to(failure)
     assert wanted in reaction.event
     assert reaction.at_least == PERMISSION_SECONDS
+
+
+def test_what_a_webhook_denies_is_no_missing_permission() -> None:
+    message = 'admission webhook "validate.usher.dev" denied the request: no'
+    assert isinstance(_failure(403, {"message": message}, None, CALL), Refused)
 
 
 def test_a_namespace_that_is_being_deleted_is_no_missing_permission() -> None:

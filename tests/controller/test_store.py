@@ -34,7 +34,7 @@ def test_a_namesake_is_another_object() -> None:
     known = store(entry(1))
     other = entry(12, uid="2")
     assert known.replace([other], 12) == [Change(entry(1), None), Change(None, other)]
-    assert known.delete(entry(13)) == []  # word of the first one's end comes late
+    assert known.delete(KEY, "1", 13) == []  # word of the first one's end comes late
     assert known.get(KEY) == other
 
 
@@ -49,7 +49,7 @@ def test_an_own_write_is_known_before_the_watch_tells() -> None:
 def test_an_answer_that_comes_late_is_no_news() -> None:
     known = store()
     known.put(entry(11))
-    known.delete(entry(13))
+    known.delete(KEY, "1", 13)
     assert known.learn(entry(12)) == []
     known.saw(20)
     assert known.learn(entry(20, name="b")) == []
@@ -67,7 +67,7 @@ def test_indexes_follow() -> None:
     known = store(entry(1, "x"), entry(2, "x", name="b"))
     assert known.find("value", "x") == [entry(1, "x"), entry(2, "x", name="b")]
     known.put(entry(11, "y"))
-    known.delete(entry(12, "x", name="b"))
+    known.delete(Key("n", "b"), "1", 12)
     assert known.find("value", "x") == []
     assert known.find("value", "y") == [entry(11, "y")]
 
