@@ -9,7 +9,7 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hash
 CODE := rules webhook controller certs cli tests examples
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check format lint types layers fast-tests e2e fix fuzz bench \
+.PHONY: help setup run demo test check format lint types layers fast-tests e2e fix fuzz chaos bench \
 	controlplane rule docs lock clean
 
 help: ## Show this help
@@ -62,6 +62,9 @@ fix: setup ## Format, and mend what can be mended automatically
 FUZZ_REQUESTS ?= 200000
 fuzz: setup ## Send mutated request bodies to a running webhook
 	$(BIN)/python -m tests.webhook.fuzz --requests $(FUZZ_REQUESTS)
+
+chaos: setup ## 500 evictions while controller and API server are killed and restarted
+	$(BIN)/pytest tests/controller/test_e2e_chaos.py
 
 bench: setup ## Compare with a webhook in Go; prints a table, writes build/bench.json
 	$(BIN)/python -m tests.bench
