@@ -211,6 +211,7 @@ class Users:
         """The object as soon as ``what`` holds."""
 
         def look() -> Object | None:
+            self.finish_half_deleted_pods()
             found = self.get(resource, name)
             return found if found is not None and what(found) else None
 
