@@ -95,6 +95,12 @@ _DEFAULT_NAMESPACE: Final = "kube-system"
     help="Seconds without a new Eviction after all responders were of no avail; 0: none.",
 )
 @click.option(
+    "--eviction-deadline",
+    type=_SPAN,
+    default=0,
+    help="Seconds after which an Eviction fails that has not ended; 0: never.",
+)
+@click.option(
     "--request-ttl",
     type=_SPAN,
     default=0,
@@ -143,7 +149,7 @@ def _settings(
     terms = Terms(*map(flags.pop, ("lease_duration", "renew_deadline", "retry_period")))
     if not terms.retry < terms.renew < terms.duration:
         raise InputError("must be --retry-period < --renew-deadline < --lease-duration")
-    spans = map(flags.pop, ("damping", "request_ttl", "orphan_ttl"))
+    spans = map(flags.pop, ("damping", "request_ttl", "orphan_ttl", "eviction_deadline"))
     return Settings(
         identity=f"{socket.gethostname()}_{uuid.uuid4()}",
         lease=Key(lease_namespace or _own_namespace(), lease_name) if leader_elect else None,

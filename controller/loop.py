@@ -22,7 +22,7 @@ from controller.metrics import Metrics
 from controller.plan import Sync, plan
 from controller.planning.admission import as_request
 from controller.planning.deferral import with_deferral
-from controller.planning.extras import Extras, damped, expiry
+from controller.planning.extras import Extras, expiry, extended
 from controller.planning.metadata import complete_creation
 from controller.planning.relevance import has_ended
 from controller.planning.snapshot import Key, Snapshot
@@ -172,9 +172,8 @@ class Loop:
         now = clock.now()
         sync = Sync(item.work)
         planned = plan(sync, item.key, snapshot, now)
+        planned = extended(sync, planned, item.key, snapshot, now, self._extras)
         planned = with_deferral(sync, planned, item.key, snapshot, now)
-        if sync == Sync.REQUEST:
-            planned = damped(planned, item.key, snapshot, now, self._extras.damping)
         for write in planned.writes:
             await self._write(write, snapshot, now)
         if sync == Sync.EVICTION:

@@ -69,11 +69,14 @@ class Router:
         entry = change.new or change.old
         if entry is None:
             return
+        is_under_way = False
         for eviction in self._view.evictions_of(entry.key.namespace, entry.uid):
             if not has_ended(eviction.value):
+                is_under_way = True
                 yield from self._evictor(eviction)
                 yield _item(Sync.EVICTION, eviction)
-        if change.old is None or change.new is None:
+        # A pod that ends after its eviction has failed makes its requests succeed after all.
+        if change.old is None or change.new is None or not is_under_way:
             yield from self._requests(entry.key.namespace, entry.uid)
 
     def eviction(self, change: Change[Eviction]) -> Iterator[Item]:

@@ -5,7 +5,7 @@ the vectors judge.
 """
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from rules.api import Condition, ConditionStatus, ConditionType
@@ -14,6 +14,8 @@ from rules.times import ZERO
 
 EVICTION_INVALID: Final = "EvictionInvalid"
 """Why Failed is True where there is nothing to be done at all; final for an EvictionRequest too."""
+DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
+"""Why Failed is True after an overall deadline. Our own: the reference has none."""
 
 
 class Finding(NamedTuple):
@@ -56,6 +58,14 @@ def _failed(reason: str, message: str) -> Outcome:
 def invalid(message: str) -> Outcome:
     """There is nothing to evict, or it can't be evicted."""
     return _failed(EVICTION_INVALID, message)
+
+
+def overdue(deadline: timedelta) -> Outcome:
+    """The eviction has not ended within ``deadline``."""
+    seconds = f"{deadline.total_seconds():g}"
+    return _failed(
+        DEADLINE_EXCEEDED, f"The eviction has not ended within {seconds} s of its creation."
+    )
 
 
 POD_DELETED: Final = _succeeded("PodDeleted", "Target pod has been deleted.")

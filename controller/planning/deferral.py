@@ -14,7 +14,6 @@ from controller.planning.conditions import AWAITING_REPORT
 from controller.planning.relevance import relevant_eviction
 from controller.planning.snapshot import Key, Snapshot
 from controller.planning.writes import EVICTION_REQUESTS, Plan, Write
-from rules.api import ConditionStatus
 
 INTERIM_DELAY: Final = timedelta(seconds=5)
 """How long an EvictionRequest may be without a status while its Eviction is young. Our own choice:
@@ -61,7 +60,7 @@ def _without_first_status(plan: Plan, key: Key, snapshot: Snapshot, now: datetim
         return plan
     others = tuple(write for write in plan.writes if write.resource != EVICTION_REQUESTS)
     left = INTERIM_DELAY if others else _left(key, snapshot, now)
-    if left <= timedelta() or any(map(_is_final, reports)):
+    if left <= timedelta() or any(report.ends for report in reports):
         return plan
     return Plan(others, min(left, plan.requeue_after or left))
 
@@ -76,8 +75,3 @@ def _left(key: Key, snapshot: Snapshot, now: datetime) -> timedelta:
     began = [request.metadata.creation_timestamp]
     began += [relevant.metadata.creation_timestamp] if relevant else []
     return INTERIM_DELAY - (now - max(filter(None, began), default=now - INTERIM_DELAY))
-
-
-def _is_final(write: Write) -> bool:
-    conditions = write.apply["status"]["conditions"]
-    return any(condition["status"] == ConditionStatus.TRUE for condition in conditions)

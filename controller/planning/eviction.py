@@ -19,6 +19,7 @@ from rules.api import (
     Eviction,
     EvictionRequest,
     EvictionStatus,
+    Requester,
     ResponderState,
     ResponderStatus,
     TargetResponder,
@@ -79,15 +80,11 @@ def _refusal(looked: _Pass, relevant: Eviction | None) -> str | None:
 def _refuse(key: Key, eviction: Eviction, message: str, now: datetime) -> Plan:
     """End an eviction that should not be, and keep all that its status has."""
     stored = eviction.status
-    reports = {report.name: report for report in stored.responders}
-    responders = called_off(processing_order(stored.target_responders), reports)
-    status = EvictionStatus(
-        conditions=conditions.settled(conditions.invalid(message), stored.conditions, now),
-        observed_generation=eviction.metadata.generation,
-        requesters=stored.requesters,
-        target_responders=responders,
-        responders=_starts(responders, stored.responders, now),
+    responders = called_off(
+        processing_order(stored.target_responders), stored.responders, ResponderState.CANCELED
     )
+    outcome = conditions.invalid(message)
+    status = next_status(eviction, outcome, stored.requesters, responders, now)
     return Plan((eviction_status_write(key, status),))
 
 
@@ -97,20 +94,15 @@ def _proceed(looked: _Pass, remembered: datetime | None) -> Plan:
     situation = _situation(target, requests)
     terminal_time = _terminal_time(target, situation, remembered, now)
     progression = progressed(
-        _ordered_responders(eviction, target),
+        ordered_responders(eviction, target),
         {report.name: report for report in stored.responders},
         situation,
         terminal_time=terminal_time,
         now=now,
     )
     outcome = _outcome(situation, progression)
-    status = EvictionStatus(
-        conditions=conditions.settled(outcome, stored.conditions, now),
-        observed_generation=eviction.metadata.generation,
-        requesters=planned_requesters(stored.requesters, requests),
-        target_responders=progression.responders,
-        responders=_starts(progression.responders, stored.responders, now),
-    )
+    requesters = planned_requesters(stored.requesters, requests)
+    status = next_status(eviction, outcome, requesters, progression.responders, now)
     writes = (eviction_status_write(key, status),) if _is_changed(status, stored) else ()
     ends = outcome in _FINAL
     return Plan(writes, progression.requeue_after, None if ends else terminal_time)
@@ -141,7 +133,7 @@ def _terminal_time(
     return now
 
 
-def _ordered_responders(eviction: Eviction, target: Target) -> Sequence[TargetResponder]:
+def ordered_responders(eviction: Eviction, target: Target) -> Sequence[TargetResponder]:
     """The stored list, or the target's own where it is to be initialised."""
     stored = eviction.status.target_responders
     return processing_order(
@@ -152,6 +144,24 @@ def _ordered_responders(eviction: Eviction, target: Target) -> Sequence[TargetRe
             )
             for responder in target.responders
         ]
+    )
+
+
+def next_status(
+    eviction: Eviction,
+    outcome: Outcome,
+    requesters: tuple[Requester, ...],
+    responders: tuple[TargetResponder, ...],
+    now: datetime,
+) -> EvictionStatus:
+    """The status that says all this of ``eviction``, and keeps the times that are known."""
+    stored = eviction.status
+    return EvictionStatus(
+        conditions=conditions.settled(outcome, stored.conditions, now),
+        observed_generation=eviction.metadata.generation,
+        requesters=requesters,
+        target_responders=responders,
+        responders=_starts(responders, stored.responders, now),
     )
 
 

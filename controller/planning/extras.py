@@ -1,7 +1,7 @@
-"""What Usher can do beyond the reference: damping, and the removal of what is over. Off by default.
+"""What Usher can do beyond the reference: damping, deadlines, and the removal of what is over.
 
-Source of the wish: the reference starts again at once after NoFurtherResponder, and keeps ended
-EvictionRequests for ever. See ADR 43.
+Off by default. Source of the wish: the reference starts again at once after NoFurtherResponder, and
+keeps ended EvictionRequests for ever. See ADR 43, for deadlines ADR 45.
 """
 
 from dataclasses import dataclass, replace
@@ -10,6 +10,7 @@ from typing import Final
 
 from controller.plan import Sync
 from controller.planning.conditions import NO_FURTHER_RESPONDER
+from controller.planning.deadline import ended_in_time, without_repetition
 from controller.planning.relevance import has_ended, relevant_eviction
 from controller.planning.request import is_done
 from controller.planning.snapshot import Key, Snapshot
@@ -30,6 +31,8 @@ class Extras:
     """How long an EvictionRequest is kept after its end."""
     orphan_ttl: timedelta = _OFF
     """How long an Eviction is kept after its end that no EvictionRequest owns or is made for."""
+    deadline: timedelta = _OFF
+    """How long an Eviction may take from its creation to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +43,25 @@ class Expiry:
     after: timedelta | None = None
 
 
+def extended(
+    sync: Sync, plan: Plan, key: Key, snapshot: Snapshot, now: datetime, extras: Extras
+) -> Plan:
+    """``plan`` of ``sync`` for ``key``, as ``extras`` want it."""
+    if sync == Sync.EVICTION and extras.deadline > _OFF:
+        return ended_in_time(plan, key, snapshot, now, extras.deadline)
+    if sync == Sync.REQUEST and extras.deadline > _OFF:
+        plan = without_repetition(plan, key, snapshot)
+    if sync == Sync.REQUEST and extras.damping > _OFF:
+        plan = damped(plan, key, snapshot, now, extras.damping)
+    return plan
+
+
 def damped(plan: Plan, key: Key, snapshot: Snapshot, now: datetime, damping: timedelta) -> Plan:
     """``plan`` of the EvictionRequest ``key`` without a new Eviction that comes too soon."""
     creations = [write for write in plan.writes if write.resource == EVICTIONS]
     request = snapshot.eviction_request(key)
     pod = request.spec.target.pod if request else None
-    if not creations or damping <= _OFF or pod is None:
+    if not creations or pod is None:
         return plan
     relevant = relevant_eviction(snapshot.evictions_of(key.namespace, pod))
     failed = condition_of(relevant.status.conditions, ConditionType.FAILED) if relevant else None

@@ -5,7 +5,7 @@ Active to a processed state, and never back.
 Source: pkg/controller/evictionrequest of Kubernetes 1.38.0-beta.0.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Final, NamedTuple
@@ -114,16 +114,19 @@ def _conclude(
 
 
 def called_off(
-    ordered: Sequence[TargetResponder], reports: Mapping[str, ResponderStatus]
+    ordered: Sequence[TargetResponder], reports: Iterable[ResponderStatus], state: ResponderState
 ) -> tuple[TargetResponder, ...]:
-    """The responders of an eviction that turns out to be invalid: nobody is Active any more."""
+    """The responders of an eviction that is broken off: nobody is Active any more.
+
+    Who is Active gets ``state``, unless it has reported its completion.
+    """
     responders = tuple(ordered)
     active = _first(responders, ResponderState.ACTIVE)
     if active is None:
         return responders
-    report = reports.get(responders[active].name)
-    is_done = report is not None and report.completion_time is not None
-    state = ResponderState.COMPLETED if is_done else ResponderState.CANCELED
+    name = responders[active].name
+    if any(report.name == name and report.completion_time is not None for report in reports):
+        state = ResponderState.COMPLETED
     return _moved(responders, active, state)
 
 

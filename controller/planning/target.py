@@ -49,6 +49,11 @@ class Target(NamedTuple):
         return self.pod is not None and self.pod.status.phase in _TERMINAL_PHASES
 
     @property
+    def is_evicted(self) -> bool:
+        """Whether nothing of the pod is left that could be evicted."""
+        return self.pod is None or self.is_terminal
+
+    @property
     def is_in_pod_group(self) -> bool:
         """Whether the pod is there, and lives and dies with others."""
         return self.pod is not None and self.pod.spec.scheduling_group is not None

@@ -15,6 +15,7 @@ from controller.planning.snapshot import Key
 from rules.api import (
     API_VERSION,
     Condition,
+    ConditionStatus,
     EvictionRequest,
     EvictionStatus,
     PodReference,
@@ -42,6 +43,12 @@ class Write:
     """The document to apply, as JSON values."""
     subresource: str = ""
     """``status``, or "" for the object itself, which is created if it does not exist."""
+
+    @property
+    def ends(self) -> bool:
+        """Whether it says that an eviction has ended: a condition is True."""
+        conditions = self.apply.get("status", {}).get("conditions", ())
+        return any(condition["status"] == ConditionStatus.TRUE for condition in conditions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,15 @@ from typing import Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.planning.extras import Extras
 from controller.planning.progression import COMPLETION_GRACE
 from rules.api import EVICTOR
 from rules.states import HEARTBEAT_DEADLINE
 from rules.times import format_time, parse_time
 from tests.controller import objects
+from tests.controller.extended import Extended
 from tests.controller.objects import Document
-from tests.controller.running import Controller
+from tests.controller.program import reasons
 from tests.controller.store import START, Store
 
 TICK: Final = timedelta(minutes=1)
@@ -61,9 +63,10 @@ class Actor:
 class Trial:
     """One pod, one request, some responders, four hours."""
 
-    def __init__(self, chance: random.Random) -> None:
+    def __init__(self, chance: random.Random, deadline: timedelta = timedelta()) -> None:
         self.store = Store()
-        self.controller = Controller(self.store)
+        self.controller = Extended(self.store, Extras(deadline=deadline))
+        self.deadline = deadline
         responders = chance.sample(RESPONDERS, chance.randint(0, len(RESPONDERS)))
         self.actors = {
             name: Actor(name, chance.choice(KINDS), TICK * chance.randint(0, 18))
@@ -79,6 +82,10 @@ class Trial:
 
     def withdraw(self) -> None:
         self.store.flip_request(self.request, "Withdrawn")
+
+    def ask_again(self) -> None:
+        self.store.flip_request(self.request, "Withdrawn")
+        self.store.flip_request(self.request, "Eviction")
 
     def finish(self) -> None:
         for name in self.store.pods:
@@ -111,6 +118,10 @@ class Trial:
         turns = [actor.life + HEARTBEAT_DEADLINE for actor in self.actors.values()]
         return sum(turns, COMPLETION_GRACE)
 
+    def asked(self) -> int:
+        """How often somebody has asked for an eviction."""
+        return self.store.requests[self.request]["metadata"]["generation"] // 2 + 1
+
 
 def _has_ended(eviction: Document) -> bool:
     return any(c["status"] == "True" for c in eviction["status"]["conditions"])
@@ -125,6 +136,23 @@ def test_every_eviction_ends_within_its_bound(chance: random.Random) -> None:
     for name, eviction in trial.store.evictions.items():
         created = parse_time(eviction["metadata"]["creationTimestamp"])
         assert trial.ends.get(name, HORIZON) - created <= trial.bound()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(1, 90))
+def test_with_a_deadline_every_eviction_ends_in_time_and_none_follows(
+    chance: random.Random, minutes: int
+) -> None:
+    trial = Trial(chance, deadline=TICK * minutes)
+    trial.events[START + TICK * chance.randint(1, 300)] = trial.ask_again
+    trial.run()
+    overdue = 0
+    for name, eviction in trial.store.evictions.items():
+        created = parse_time(eviction["metadata"]["creationTimestamp"])
+        ended = trial.ends.get(name, trial.store.now)
+        assert ended - created <= trial.deadline + COMPLETION_GRACE
+        overdue += "DeadlineExceeded" in reasons(eviction)
+    assert overdue <= trial.asked()
 
 
 def test_silent_responders_take_twenty_minutes_each() -> None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from controller.plan import Sync, plan
-from controller.planning.extras import Expiry, Extras, damped, expiry
+from controller.planning.extras import Expiry, Extras, expiry, extended
 from controller.planning.snapshot import Key, Snapshot
 from rules.decode import decode_model
 from rules.times import format_time
@@ -56,7 +56,9 @@ def test_a_new_eviction_waits_only_after_no_avail(
     reason: str, after: timedelta, damping: timedelta, wait: timedelta | None
 ) -> None:
     seen, now = snapshot(reason), START + after
-    planned = damped(plan(Sync.REQUEST, REQUEST, seen, now), REQUEST, seen, now, damping)
+    extras = Extras(damping=damping)
+    planned = plan(Sync.REQUEST, REQUEST, seen, now)
+    planned = extended(Sync.REQUEST, planned, REQUEST, seen, now, extras)
     creates = any(write.resource == "evictions" for write in planned.writes)
     assert (creates, planned.requeue_after) == (wait is None, wait)
 

@@ -11,12 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.plan import Sync
+from controller.planning.extras import Extras
+from controller.planning.relevance import has_ended
+from controller.planning.target import Target
 from rules.api import EVICTOR, RESPONDERS_ANNOTATION, ResponderState
 from rules.states import PROCESSED
 from rules.times import format_time
 from tests.controller import objects
-from tests.controller.objects import Document
-from tests.controller.running import Controller, Item
+from tests.controller.extended import Extended
+from tests.controller.objects import NAMESPACE, Document
+from tests.controller.running import Item
 from tests.controller.store import Store
 
 PODS: Final = ("web-0", "web-1")
@@ -34,7 +38,8 @@ class Lifecycle:
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self.store = Store()
-        self.controller = Controller(self.store)
+        self.deadline = timedelta(seconds=chance.choice([0, 0, 60, 600, 3600]))
+        self.controller = Extended(self.store, Extras(deadline=self.deadline))
         self.old_snapshot = self.controller.snapshot()
         self.ended: dict[str, Any] = {}
         self.processed: dict[tuple[str, str], str] = {}
@@ -132,6 +137,7 @@ class Lifecycle:
         self.controller.settle()
         for item in self.controller.items():
             assert self.controller.plan(item).writes == ()
+        self.everything_ends_in_time()
 
     def keep_a_cache(self) -> None:
         self.old_snapshot = self.controller.snapshot()
@@ -153,6 +159,16 @@ class Lifecycle:
             targets = eviction.get("status", {}).get("targetResponders", [])
             active = [t for t in targets if t["state"] == ResponderState.ACTIVE]
             assert len(active) <= (0 if _final(eviction) else 1)
+
+    def everything_ends_in_time(self) -> None:
+        seen = self.controller.snapshot()
+        for eviction in seen.evictions:
+            pod, created = eviction.spec.target.pod, eviction.metadata.creation_timestamp
+            assert pod is not None
+            assert created is not None
+            # The last report of an eviction that has reached its aim is awaited for a moment more.
+            if self.deadline and not Target.find(seen, NAMESPACE, pod).is_evicted:
+                assert has_ended(eviction) or self.store.now - created < self.deadline
 
     def no_way_back(self) -> None:
         for eviction in self.store.evictions.values():
