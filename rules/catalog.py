@@ -21,11 +21,17 @@ from rules.eviction import (
 )
 from rules.guards import (
     condition_finality,
+    controller_fields,
+    eviction_right,
     first_sync,
     heartbeat_spacing,
     managing_priority,
+    requester_identity,
     requesters_preserved,
+    responder_identity,
     response_budget,
+    target_exists,
+    target_truth,
 )
 from rules.meta import conditions, object_metadata
 from rules.pod import fixed_pod_responders, no_scheduling_group, readable_annotation
@@ -39,7 +45,15 @@ def _declared(limit: type[Constraint]) -> Rule[Any]:
 DECLARED: Final[tuple[Rule[Any], ...]] = tuple(map(_declared, constraints.CONSTRAINTS))
 """Limits that models declare; :mod:`rules.declared` applies them to every kind."""
 
-EVICTION_REQUEST: Final[tuple[Rule[Any], ...]] = (object_metadata.RULE, conditions.RULE)
+EVICTION_REQUEST: Final[tuple[Rule[Any], ...]] = (
+    object_metadata.RULE,
+    conditions.RULE,
+    controller_fields.RULE,
+    requester_identity.RULE,
+    eviction_right.RULE,
+    target_truth.RULE,
+    target_exists.RULE,
+)
 
 EVICTION: Final[tuple[Rule[Any], ...]] = (
     object_metadata.RULE,
@@ -61,6 +75,9 @@ EVICTION: Final[tuple[Rule[Any], ...]] = (
     condition_finality.RULE,
     heartbeat_spacing.RULE,
     requesters_preserved.RULE,
+    responder_identity.RULE,
+    controller_fields.RULE,
+    target_truth.RULE,
 )
 
 POD: Final[tuple[Rule[Any], ...]] = (

@@ -1,16 +1,19 @@
 """From a request to a verdict: every violation at once, each with its rule."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
 from rules import catalog
 from rules.api import Eviction, EvictionRequest, Pod
+from rules.callers import identify
 from rules.declared import Declared, Field, fields_of, walk
+from rules.facts import NO_FACTS, WHO, Facts, Question
 from rules.field import FieldError, Path
 from rules.pod.declaration import declarations
-from rules.request import STATUS, Judged, Operation, Request
+from rules.request import STATUS, Judged, Operation, Request, User
 from rules.rule import DEFAULT_RESPONSE_BUDGET, Check, Context, Enforcement, Outcome, Rule
 
 
@@ -24,13 +27,18 @@ class Policy:
     """Admit everything; what would have been denied or warned about is audited."""
     response_budget: int = DEFAULT_RESPONSE_BUDGET
     """How many silent responders a pod may make a drain wait for."""
+    controllers: AbstractSet[str] = frozenset()
+    """User names that are controllers, beside those of :mod:`rules.callers`."""
+    break_glass: AbstractSet[str] = frozenset()
+    """Groups whose members are audited only, whatever a guard says."""
 
-    def of(self, rule: Rule[Any]) -> Enforcement:
-        """How ``rule`` is enforced."""
-        chosen = (
-            self.enforcement.get(rule.name, rule.enforcement) if rule.guard else Enforcement.DENY
-        )
-        return Enforcement.AUDIT if self.audit_only and chosen != Enforcement.OFF else chosen
+    def of(self, rule: Rule[Any], groups: Iterable[str] = ()) -> Enforcement:
+        """How ``rule`` is enforced towards a member of ``groups``."""
+        if not rule.guard:
+            return Enforcement.AUDIT if self.audit_only else Enforcement.DENY
+        chosen = self.enforcement.get(rule.name, rule.enforcement)
+        lenient = self.audit_only or not self.break_glass.isdisjoint(groups)
+        return Enforcement.AUDIT if lenient and chosen != Enforcement.OFF else chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,8 @@ class Verdict:
     """What to answer: denied if any violation is enforced so."""
 
     violations: tuple[Violation, ...] = ()
+    unanswered: tuple[str, ...] = ()
+    """The guards that could not be judged, because nobody answered what they ask."""
 
     def enforced(self, enforcement: Enforcement) -> tuple[Violation, ...]:
         """The violations that are enforced in that way."""
@@ -71,7 +81,7 @@ _RULES: Final[dict[type[Judged], tuple[Rule[Any], ...]]] = {
     EvictionRequest: catalog.EVICTION_REQUEST,
     Pod: catalog.POD,
 }
-_SLOTS: Final = ("create", "update", "update_status")
+_SLOTS: Final = ("create", "update", "update_status", "delete")
 _CHECKS: Final[dict[tuple[type[Judged], str], tuple[tuple[Rule[Any], Check[Any]], ...]]] = {
     (kind, slot): tuple(
         (rule, check) for rule in rules if (check := getattr(rule, slot)) is not None
@@ -87,29 +97,77 @@ MAX_VIOLATIONS: Final = 1000
 everybody else waiting. Our own choice."""
 
 
-def evaluate(request: Request, policy: Policy = Policy()) -> Verdict:
+def evaluate(request: Request, policy: Policy = Policy(), facts: Facts = NO_FACTS) -> Verdict:
     """Judge ``request``. Total and deterministic: no clock, no I/O, no exception.
 
-    Only writes of the main resource and of ``/status`` are judged; everything else is admitted.
+    Only writes of the main resource and of ``/status``, and deletions, are judged; everything else
+    is admitted.
     """
-    found = tuple(islice(_violations(request, policy), MAX_VIOLATIONS))
-    return Verdict(found) if found else ADMITTED
+    return Inquiry(request, policy).verdict(facts)
 
 
-def _violations(request: Request, policy: Policy) -> Iterator[Violation]:
-    new, old = request.object, request.old_object
-    slot = _slot(request)
-    if new is None or slot is None or (slot != "create" and old is None):
-        return
-    for limit in _walk_limits(new, old, request):
-        rule = catalog.RULES[limit.rule]
-        yield Violation(rule.name, limit.error, policy.of(rule), rule.outcome)
-    context = _context(new, old, request, policy)
-    for rule, check in _CHECKS[type(new), slot]:
-        for error in check(new, old=old, context=context):
-            enforcement = policy.of(rule)
-            if enforcement != Enforcement.OFF:
-                yield Violation(rule.name, error, enforcement, rule.outcome)
+class Inquiry:
+    """One request under judgement: read once, asked what it needs to know, and judged."""
+
+    def __init__(self, request: Request, policy: Policy = Policy()) -> None:
+        self._request = request
+        self._policy = policy
+        self._user = request.user or User()
+        self._checks: tuple[tuple[Rule[Any], Check[Any]], ...] = ()
+        going = request.operation == Operation.DELETE
+        new, old = request.old_object if going else request.object, request.old_object
+        slot = _slot(request)
+        if new is None or slot is None or (slot != "create" and old is None):
+            return
+        self._new, self._old = new, old
+        self._checks = _CHECKS[type(new), slot]
+        self._context = _context(new, old, request, policy)
+
+    def questions(self) -> dict[Question, bool]:
+        """What the guards ask, and whether one of them would deny the request by the answer."""
+        asked: dict[Question, bool] = {}
+        for rule, _ in self._checks:
+            if rule.asks is None or (enforcement := self._enforced(rule)) == Enforcement.OFF:
+                continue
+            for question in rule.asks(self._new, old=self._old, context=self._context):
+                if question == WHO:
+                    continue  # the request itself says it, or nobody does
+                asked[question] = asked.get(question, False) or enforcement == Enforcement.DENY
+        return asked
+
+    def verdict(self, facts: Facts = NO_FACTS) -> Verdict:
+        """Judge the request by ``facts``."""
+        unanswered: list[str] = []
+        found = tuple(islice(self._violations(facts, unanswered), MAX_VIOLATIONS))
+        return Verdict(found, tuple(unanswered)) if found or unanswered else ADMITTED
+
+    def _violations(self, facts: Facts, unanswered: list[str]) -> Iterator[Violation]:
+        if not self._checks:
+            return
+        new, old, context = self._new, self._old, self._context._replace(facts=facts)
+        for limit in _walk_limits(new, old, self._request):
+            rule = catalog.RULES[limit.rule]
+            yield Violation(rule.name, limit.error, self._enforced(rule), rule.outcome)
+        for rule, check in self._checks:
+            if not self._knows_enough(rule, facts):
+                if self._enforced(rule) != Enforcement.OFF:
+                    unanswered.append(rule.name)
+                continue
+            for error in check(new, old=old, context=context):
+                enforcement = self._enforced(rule)
+                if enforcement != Enforcement.OFF:
+                    yield Violation(rule.name, error, enforcement, rule.outcome)
+
+    def _knows_enough(self, rule: Rule[Any], facts: Facts) -> bool:
+        if rule.asks is None:
+            return True
+        return all(
+            question in facts.answers or (question == WHO and self._request.user is not None)
+            for question in rule.asks(self._new, old=self._old, context=self._context)
+        )
+
+    def _enforced(self, rule: Rule[Any]) -> Enforcement:
+        return self._policy.of(rule, self._user.groups)
 
 
 def _slot(request: Request) -> str | None:
@@ -118,16 +176,32 @@ def _slot(request: Request) -> str | None:
     return _MAIN_SLOTS.get(request.operation) if not request.subresource else None
 
 
-_MAIN_SLOTS: Final = {Operation.CREATE: "create", Operation.UPDATE: "update"}
+_MAIN_SLOTS: Final = {
+    Operation.CREATE: "create",
+    Operation.UPDATE: "update",
+    Operation.DELETE: "delete",
+}
 
 
 def _context(new: Judged, old: Judged | None, request: Request, policy: Policy) -> Context:
-    if isinstance(new, Eviction) and isinstance(old, Eviction):
-        return Context.of_status(new.status, old.status, request.now)
-    return Context(now=request.now, root=request.root, response_budget=policy.response_budget)
+    user = request.user or User()
+    context = Context(
+        now=request.now,
+        operation=request.operation,
+        namespace=request.namespace,
+        root=request.root,
+        user=user,
+        caller=identify(user, policy.controllers),
+        response_budget=policy.response_budget,
+    )
+    if request.subresource == STATUS and isinstance(new, Eviction) and isinstance(old, Eviction):
+        return context.of_status(new.status, old.status)
+    return context
 
 
 def _walk_limits(new: Judged, old: Judged | None, request: Request) -> Iterator[Declared]:
+    if request.operation == Operation.DELETE:
+        return iter(())
     updating = request.operation == Operation.UPDATE
     if isinstance(new, Pod):
         return _walk_pod(new, old, request.root, updating=updating)

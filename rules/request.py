@@ -30,6 +30,8 @@ class User(NamedTuple):
     name: str = ""
     groups: tuple[str, ...] = ()
     uid: str = ""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """What the authenticator adds, for authorizers to read."""
 
 
 class Request(NamedTuple):
@@ -48,5 +50,6 @@ class Request(NamedTuple):
     name: str = ""
     namespace: str = ""
     root: Path = Path()
-    user: User = User()
+    user: User | None = None
+    """None where nobody says who writes, as in a file; who is nameless is denied what names may."""
     dry_run: bool = False

@@ -7,8 +7,11 @@ from enum import StrEnum
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from rules.api import EvictionStatus
+from rules.callers import Caller
+from rules.facts import NO_FACTS, Facts, Question
 from rules.field import FieldError, Path
 from rules.reports import Report, read_reports
+from rules.request import Operation, User
 from rules.states import Progress, progress
 
 DEFAULT_RESPONSE_BUDGET: Final = 5
@@ -35,11 +38,19 @@ class Outcome(StrEnum):
 
 
 class Context(NamedTuple):
-    """What a check may know besides the two objects: how to read the write, and the policy."""
+    """What a check may know besides the two objects: the caller, how to read the write, and facts.
+
+    ``facts`` holds the answers to what the rule asks, and is empty while it is being asked.
+    """
 
     now: datetime
+    operation: Operation = Operation.UPDATE
+    namespace: str = ""
     root: Path = Path()
     """Where the judged shape stands inside its document, see :class:`rules.request.Request`."""
+    user: User = User()
+    caller: Caller = Caller()
+    facts: Facts = NO_FACTS
     response_budget: int = DEFAULT_RESPONSE_BUDGET
     """How many silent responders a pod may make a drain wait for."""
     progress: Progress | None = None
@@ -49,16 +60,12 @@ class Context(NamedTuple):
     changeable_reports: Sequence[Report] = ()
     """Those whose content is to be judged: the ones that may change at all."""
 
-    @classmethod
-    def of_status(cls, new: EvictionStatus, old: EvictionStatus, now: datetime) -> "Context":
-        """Read a status write of an Eviction once for all rules."""
+    def of_status(self, new: EvictionStatus, old: EvictionStatus) -> "Context":
+        """The same, with a status write of an Eviction read once for all rules."""
         reports = read_reports(new, old)
         changeable = [report for report in reports if not report.locked]
-        return cls(
-            now,
-            progress=progress(new, old),
-            reports=reports,
-            changeable_reports=changeable,
+        return self._replace(
+            progress=progress(new, old), reports=reports, changeable_reports=changeable
         )
 
 
@@ -69,7 +76,15 @@ class Check(Protocol[ModelT_contra]):
     """A generator of field errors, one for each way in which a write breaks a rule."""
 
     def __call__(self, new: ModelT_contra, *, old: Any, context: Context) -> Iterator[FieldError]:
-        """Judge the write from ``old`` (None on CREATE) to ``new``."""
+        """Judge the write from ``old`` (None on CREATE) to ``new``; on DELETE they are the same."""
+        ...
+
+
+class Asks(Protocol[ModelT_contra]):
+    """A generator of the questions whose answers a check needs."""
+
+    def __call__(self, new: ModelT_contra, *, old: Any, context: Context) -> Iterator[Question]:
+        """What to ask about the write from ``old`` to ``new``; nothing where no check needs it."""
         ...
 
 
@@ -79,8 +94,8 @@ class Rule(Generic[ModelT_contra]):
 
     The slots say which writes the rule looks at: ``create`` and ``update`` those of the main
     resource, where ``status`` does not count, ``update_status`` those of ``/status``, where
-    ``spec`` and most of ``metadata`` do not count. A rule without slots is a declared limit
-    (:mod:`rules.constraints`), which :mod:`rules.declared` applies.
+    ``spec`` and most of ``metadata`` do not count, and ``delete`` deletions. A rule without slots
+    is a declared limit (:mod:`rules.constraints`), which :mod:`rules.declared` applies.
     """
 
     name: str
@@ -89,6 +104,9 @@ class Rule(Generic[ModelT_contra]):
     create: Check[ModelT_contra] | None = None
     update: Check[ModelT_contra] | None = None
     update_status: Check[ModelT_contra] | None = None
+    delete: Check[ModelT_contra] | None = None
+    asks: Asks[ModelT_contra] | None = None
+    """What the checks need to know of the cluster; they run only when all of it is known."""
     guard: bool = False
     """Whether this is Usher's own (``rules.md`` B) and not one of the API's built-in rules."""
     enforcement: Enforcement = Enforcement.DENY

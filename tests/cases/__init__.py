@@ -2,19 +2,25 @@
 
 import copy
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from rules.facts import Answer, LivePod, Permission, PodLookup, Question
+from rules.request import User
+
 FOLDER: Final = Path(__file__).parent
 NOW: Final = "2026-07-01T12:00:00Z"
 
 _bases: Final[dict[str, dict[str, Any]]] = yaml.safe_load((FOLDER / "bases.yaml").read_text())
 _steps: Final = re.compile(r"\[(\d+)\]|\[([^\]]+)\]|([^.\[\]]+)")
-_KEYS: Final = {"name", "base", "operation", "subresource", "old", "set", "unset", "wanted"}
+_CHANGE: Final = {"name", "base", "operation", "subresource", "old", "set", "unset", "wanted"}
+_KEYS: Final = _CHANGE | {"user", "groups", "may", "pods"}
+SUPERUSER: Final = User("admin", ("system:masters",))
+"""Who writes where a case is not about that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,11 @@ class Case:
     object: dict[str, Any]
     old_object: dict[str, Any] | None
     wanted: frozenset[Wanted]
+    user: User = SUPERUSER
+    may: Mapping[str, Sequence[str]] | None = None
+    """Verb → names for which ``user`` has the permission; None where a case is not about that."""
+    pods: Mapping[str, LivePod] | None = None
+    """The pods that exist; None where a case is not about that."""
 
     @property
     def id(self) -> str:
@@ -46,6 +57,15 @@ class Case:
     @property
     def denied(self) -> bool:
         return any(wanted.enforcement == "deny" for wanted in self.wanted)
+
+
+    def fact(self, question: Question) -> Answer:
+        """The answer to ``question``; KeyError where the case leaves it open."""
+        if isinstance(question, PodLookup) and self.pods is not None:
+            return self.pods.get(question.name)
+        if isinstance(question, Permission) and self.may is not None:
+            return not set(question.names).isdisjoint(self.may.get(question.verb, ()))
+        raise KeyError(question)
 
 
 def case_files() -> list[Path]:
@@ -75,8 +95,13 @@ def _case(rule: str, entry: Mapping[str, Any]) -> Case:
         operation=operation,
         subresource=entry.get("subresource", "status" if operation == "UPDATE" else ""),
         object=change(stored, entry.get("set", {}), entry.get("unset", ())),
-        old_object=stored if operation == "UPDATE" else None,
+        old_object=None if operation == "CREATE" else stored,
         wanted=frozenset(_wanted(rule, violation) for violation in entry["wanted"]),
+        user=User(entry["user"], tuple(entry.get("groups", ()))) if "user" in entry else SUPERUSER,
+        may=entry.get("may"),
+        pods={name: LivePod(**pod) for name, pod in entry["pods"].items()}
+        if "pods" in entry
+        else None,
     )
 
 

@@ -1,0 +1,111 @@
+"""What a guard may ask of the cluster: questions, their answers, and the snapshot of both.
+
+A guard states its questions (:class:`rules.rule.Rule`, ``asks``); whoever has a cluster answers
+them, all at once, before the rules run. So the rules stay pure, and nobody asks in vain.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
+
+from rules.api import GROUP
+
+EVERY_NAME: Final = "*"
+"""Stands for the key in the name of a permission that holds for a whole domain (as ``signers`` in
+certificates.k8s.io have it)."""
+
+
+class Permission(NamedTuple):
+    """May the caller do this under any of ``names``?
+
+    The words are those of a Role and of a SubjectAccessReview (``authorization.k8s.io/v1``). The
+    answer is a bool.
+    """
+
+    verb: str
+    group: str
+    resource: str
+    namespace: str
+    names: tuple[str, ...]
+    subresource: str = ""
+
+    @property
+    def rule(self) -> str:
+        """The rule of a Role that grants it, as a line of YAML, ready to paste."""
+        resource = "/".join(filter(None, (self.resource, self.subresource)))
+        parts = (
+            f'apiGroups: ["{self.group}"]',
+            f'resources: ["{resource}"]',
+            f'resourceNames: ["{self.names[0]}"]',
+            f'verbs: ["{self.verb}"]',
+        )
+        return f"{{{', '.join(parts)}}}"
+
+
+def may_respond(name: str, namespace: str) -> Permission:
+    """Whether the caller may act as the responder ``name``, in that namespace."""
+    return Permission("respond", GROUP, "evictionresponders", namespace, _names(name))
+
+
+def may_request(name: str, namespace: str) -> Permission:
+    """Whether the caller may ask for evictions as the requester ``name``, in that namespace."""
+    return Permission("request", GROUP, "evictionrequesters", namespace, _names(name))
+
+
+def may_evict(pod: str, namespace: str) -> Permission:
+    """Whether the caller could evict that pod by the API that every cluster has."""
+    return Permission("create", "", "pods", namespace, (pod,), "eviction")
+
+
+def _names(key: str) -> tuple[str, ...]:
+    domain, slash, _ = key.partition("/")
+    return (key, f"{domain}/{EVERY_NAME}") if slash else (key,)
+
+
+class PodLookup(NamedTuple):
+    """What is the pod of that name? The answer is a :class:`LivePod`, or None if there is none."""
+
+    namespace: str
+    name: str
+
+
+class LivePod(NamedTuple):
+    """What guards want to know of a pod."""
+
+    uid: str
+    is_terminal: bool = False
+    """Whether its phase is Succeeded or Failed."""
+    is_grouped: bool = False
+    """Whether it belongs to a PodGroup, by ``spec.schedulingGroup``."""
+    is_mirror: bool = False
+    """Whether it mirrors a static pod, which no API can evict."""
+    is_daemon: bool = False
+    """Whether a DaemonSet controls it, and would start it again on the same node."""
+
+
+class Who(NamedTuple):
+    """Who is the caller? The request itself says it, except offline."""
+
+
+WHO: Final = Who()
+
+Question: TypeAlias = Permission | PodLookup | Who
+Answer: TypeAlias = bool | LivePod | None
+
+
+class Facts(NamedTuple):
+    """The answers to questions, as they were at one moment."""
+
+    answers: Mapping[Question, Answer] = MappingProxyType({})
+
+    def permits(self, permission: Permission) -> bool:
+        """Whether the caller has ``permission``; KeyError if nobody asked."""
+        return self.answers[permission] is True
+
+    def pod(self, lookup: PodLookup) -> LivePod | None:
+        """The pod; KeyError if nobody asked."""
+        pod = self.answers[lookup]
+        return pod if isinstance(pod, LivePod) else None
+
+
+NO_FACTS: Final = Facts()

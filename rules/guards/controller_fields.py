@@ -1,0 +1,65 @@
+"""Only controllers may change conditions, requesters, targetResponders and observedGeneration.
+
+Controllers are those of Kubernetes, Usher's own, and those that the configuration adds
+(``controllers``). A responder writes its own entry of ``status.responders`` and nothing else; a
+write that repeats what is stored, as server-side apply does, changes nothing.
+
+Why: natively anyone with ``evictions/status`` can claim that a pod has been evicted, or move the
+responders on.
+Source: docs/rules.md (Usher's own guard).
+Admitted: TargetEvicted turned True by system:kube-controller-manager
+Refused: TargetEvicted turned True by a responder
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from rules.api import Eviction, EvictionRequest
+from rules.facts import WHO, Question
+from rules.field import FieldError, Path, forbidden
+from rules.rule import Context, Outcome, Rule
+
+_FIELD = Path("status")
+_NAMES: Final = {
+    "conditions": "conditions",
+    "observed_generation": "observedGeneration",
+    "requesters": "requesters",
+    "target_responders": "targetResponders",
+}
+"""Attribute → field, of what is the controller's in either kind."""
+
+
+def _asks(
+    new: Eviction | EvictionRequest, *, old: Eviction | EvictionRequest, context: Context
+) -> Iterator[Question]:
+    yield from (WHO for _ in _changed(new, old))
+
+
+def _check(
+    new: Eviction | EvictionRequest, *, old: Eviction | EvictionRequest, context: Context
+) -> Iterator[FieldError]:
+    if context.caller.is_superuser or context.caller.is_controller:
+        return
+    for name in _changed(new, old):
+        yield forbidden(
+            _FIELD.child(name),
+            f"may be changed by controllers only, and '{context.user.name}' is none; if it "
+            "should be, list it under 'controllers' in the configuration of usher serve",
+        )
+
+
+def _changed(new: Eviction | EvictionRequest, old: Eviction | EvictionRequest) -> Iterator[str]:
+    values, stored = vars(new.status), vars(old.status)
+    for attribute, name in _NAMES.items():
+        if values.get(attribute) != stored.get(attribute):
+            yield name
+
+
+RULE: Rule[Eviction | EvictionRequest] = Rule(
+    name="controller-fields",
+    doc=__doc__,
+    update_status=_check,
+    asks=_asks,
+    guard=True,
+    outcome=Outcome.FORBIDDEN,
+)

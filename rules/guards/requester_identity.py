@@ -1,0 +1,71 @@
+"""An EvictionRequest may be made, flipped or deleted only by those who may use its requester name.
+
+That is the permission ``request`` on the resource ``evictionrequesters`` of the group
+``lifecycle.k8s.io``, for the requester's full name or for ``<domain>/*``, in the namespace of the
+EvictionRequest. Whoever collects garbage or empties a namespace passes, and so do controllers that
+delete; what is being deleted already is out of everybody's hands.
+
+Why: a namespace editor could withdraw the request that drains a node, or ask in another's name.
+Source: docs/rules.md (Usher's own guard), after ``signers`` in certificates.k8s.io.
+Admitted: intent Withdrawn by the drainer whose name the request has
+Refused: the same by anybody else
+"""
+
+from collections.abc import Iterator
+
+from rules.api import EvictionRequest
+from rules.facts import Question, may_request
+from rules.field import FieldError, Path, forbidden
+from rules.request import Operation
+from rules.rule import Context, Outcome, Rule
+
+_FIELD = Path("spec.requester")
+_VERBS = {
+    Operation.CREATE: "create a request",
+    Operation.UPDATE: "change the intent",
+    Operation.DELETE: "delete a request",
+}
+
+
+def _asks(
+    new: EvictionRequest, *, old: EvictionRequest | None, context: Context
+) -> Iterator[Question]:
+    if _speaks(new, old, context):
+        yield may_request(new.spec.requester, context.namespace)
+
+
+def _check(
+    new: EvictionRequest, *, old: EvictionRequest | None, context: Context
+) -> Iterator[FieldError]:
+    if not _speaks(new, old, context):
+        return
+    permission = may_request(new.spec.requester, context.namespace)
+    if not context.facts.permits(permission):
+        yield forbidden(
+            _FIELD,
+            f"'{context.user.name}' may not {_VERBS[context.operation]} of "
+            f"'{new.spec.requester}' in namespace '{context.namespace}'; a Role with this rule "
+            f"grants it: {permission.rule}",
+        )
+
+
+def _speaks(new: EvictionRequest, old: EvictionRequest | None, context: Context) -> bool:
+    """Whether the write says something in the requester's name."""
+    caller = context.caller
+    if caller.is_superuser or (old is not None and old.metadata.deletion_timestamp is not None):
+        return False
+    if context.operation == Operation.DELETE:
+        return not (caller.is_collector or caller.is_controller)
+    return old is None or new.spec.intent != old.spec.intent
+
+
+RULE: Rule[EvictionRequest] = Rule(
+    name="requester-identity",
+    doc=__doc__,
+    create=_check,
+    update=_check,
+    delete=_check,
+    asks=_asks,
+    guard=True,
+    outcome=Outcome.FORBIDDEN,
+)

@@ -1,0 +1,65 @@
+"""``TargetEvicted`` may turn True only when the target is gone, replaced, or terminal.
+
+Looked up in the cluster in the moment of the write. Nobody is exempt: an honest controller has seen
+what the API server will answer.
+
+Why: requesters act on it. A node that is shut down because a live pod was declared gone takes that
+pod's data with it.
+Source: docs/rules.md (Usher's own guard).
+Admitted: TargetEvicted True after the pod has been deleted
+Refused: TargetEvicted True while a pod with that UID runs
+"""
+
+from collections.abc import Iterator
+
+from rules import states
+from rules.api import ConditionType, Eviction, EvictionRequest, PodReference
+from rules.facts import PodLookup, Question
+from rules.field import FieldError, Path, forbidden
+from rules.rule import Context, Outcome, Rule
+
+_FIELD = Path("status.conditions")
+
+
+def _asks(
+    new: Eviction | EvictionRequest, *, old: Eviction | EvictionRequest, context: Context
+) -> Iterator[Question]:
+    if (pod := _declared_gone(new, old)) is not None:
+        yield PodLookup(context.namespace, pod.name)
+
+
+def _check(
+    new: Eviction | EvictionRequest, *, old: Eviction | EvictionRequest, context: Context
+) -> Iterator[FieldError]:
+    if (pod := _declared_gone(new, old)) is None:
+        return
+    live = context.facts.pod(PodLookup(context.namespace, pod.name))
+    if live is not None and live.uid == pod.uid and not live.is_terminal:
+        types = [condition.type for condition in new.status.conditions]
+        place = types.index(ConditionType.TARGET_EVICTED)
+        yield forbidden(
+            _FIELD.at(place).child("status"),
+            f"may not be True while pod '{pod.name}' with UID '{pod.uid}' exists and its phase is "
+            "neither Succeeded nor Failed",
+        )
+
+
+def _declared_gone(
+    new: Eviction | EvictionRequest, old: Eviction | EvictionRequest
+) -> PodReference | None:
+    """The pod that the write newly claims to be evicted."""
+    evicted = ConditionType.TARGET_EVICTED
+    claims = states.is_true(new.status.conditions, evicted)
+    if not claims or states.is_true(old.status.conditions, evicted):
+        return None
+    return old.spec.target.pod
+
+
+RULE: Rule[Eviction | EvictionRequest] = Rule(
+    name="target-truth",
+    doc=__doc__,
+    update_status=_check,
+    asks=_asks,
+    guard=True,
+    outcome=Outcome.FORBIDDEN,
+)
