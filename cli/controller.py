@@ -16,6 +16,7 @@ from controller.app import Settings, run
 from controller.cluster import ConfigurationError
 from controller.lease import Terms
 from controller.planning.extras import Extras
+from controller.planning.occurrences import Level
 from controller.planning.snapshot import Key
 from webhook import logs
 
@@ -79,9 +80,12 @@ _DEFAULT_NAMESPACE: Final = "kube-system"
     help="Be the default responder, which evicts pods through the eviction subresource.",
 )
 @click.option(
-    "--events/--no-events",
-    default=Settings.events,
-    help="Write Kubernetes Events when an eviction is refused.",
+    "--events",
+    type=click.Choice([level.name.lower() for level in Level]),
+    callback=lambda _, __, name: Level[name.upper()],
+    default=Settings.events.name.lower(),
+    help="Which Kubernetes Events to write on Evictions and their pods. Notable is what goes "
+    "wrong, and how evictions of pods go that have responders of their own.",
 )
 @click.option(
     "--stand-down/--no-stand-down",

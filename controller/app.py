@@ -21,6 +21,7 @@ from controller.lease import Alone, Elector, Lead, Terms
 from controller.loop import Loop, is_over
 from controller.metrics import Board, Metrics
 from controller.planning.extras import Extras
+from controller.planning.occurrences import Level
 from controller.planning.snapshot import Key
 from controller.queue import WorkQueue
 from controller.resources import EVICTION_REQUESTS, EVICTIONS, PODS
@@ -53,7 +54,7 @@ class Settings:
     terms: Terms = field(default_factory=Terms)
     workers: int = 10
     evictor: bool = True
-    events: bool = True
+    events: Level = Level.NOTABLE
     stand_down: bool = True
     """Whether to leave the work to the cluster's own controller, where there is one."""
     extras: Extras = field(default_factory=Extras)
@@ -102,9 +103,10 @@ class Controller:
             EVICTION_REQUESTS.name: self._requests.learn,
         }
         writer = Writer(cluster, metrics, learn, self._lead.leads)
-        events = Recorder(cluster) if settings.events else None
-        evictor = Evictor(writer, events) if settings.evictor else None
-        self._loop = Loop(view, self._queue, writer, evictor, metrics, settings.extras)
+        self._events = Recorder(cluster, settings.events, metrics.events)
+        tell = self._events.tell
+        evictor = Evictor(writer, tell) if settings.evictor else None
+        self._loop = Loop(view, self._queue, writer, evictor, metrics, settings.extras, tell)
         metrics.registry.register(Board(view, self._depth, self._heard, clock.now))
 
     def _candidate(self, cluster: Cluster) -> Lead:
@@ -130,6 +132,7 @@ class Controller:
                 async with asyncio.TaskGroup() as group:
                     for informer in self._informers:
                         group.create_task(informer.run())
+                    group.create_task(self._events.run())
                     group.create_task(self._work())
             finally:
                 with suppress(TimeoutError):

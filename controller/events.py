@@ -1,87 +1,124 @@
-"""Kubernetes Events for what people should know when an eviction does not go by itself."""
+"""Kubernetes Events: what people should know of an eviction without reading its status.
 
+Nobody waits for them. They are sent one after the other beside the work, and one that can't be sent
+is lost: nobody may rely on Events. Each is one request: it is created, and never changed, so that
+"create" is the only permission that is needed.
+"""
+
+import asyncio
 import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from time import monotonic
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
+from prometheus_client import Counter
 
 from controller import clock
 from controller.cluster import Cluster, Document
 from controller.failures import ClusterFailure, Denied
+from controller.planning.occurrences import Level, Occurrence
 from controller.resources import EVENTS
 from rules.api import API_VERSION, Eviction
 from rules.times import format_time
 
 REPEAT_SECONDS: Final = 600.0
-"""For how long the same Event is not said again of the same object."""
+"""For how long the same thing is not said again of the same object; it is counted instead."""
 MAX_NOTE: Final = 1024
 """Characters of an Event's message (``maxNote``, pkg/apis/core/validation/events.go)."""
+MAX_WAITING: Final = 4096
+"""Events that wait to be sent; more are lost. A few MB. Our own choice."""
 _MAX_REMEMBERED: Final = 4096
 _COMPONENT: Final = "usher-controller"
 
 _log = structlog.get_logger()
 
+Tell: TypeAlias = Callable[[Eviction, Occurrence], None]
+
+
+@dataclass(slots=True)
+class _Said:
+    """What was said of an object, and how often it would have been said again."""
+
+    since: float
+    first: datetime
+    repeated: int = 0
+
 
 class Recorder:
-    """Says each thing once. A lost Event is no failure: nobody may rely on Events."""
+    """Says each thing once, up to a level."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, level: Level, counter: Counter) -> None:
+        """``counter`` has one label: what became of an Event."""
         self._cluster = cluster
-        self._said: dict[tuple[str, str, str], float] = {}
+        self._level = level
+        self._counter = counter
+        self._said: dict[tuple[str, str, str], _Said] = {}
+        self._waiting: asyncio.Queue[Document] = asyncio.Queue(MAX_WAITING)
         self._is_denied = False
 
-    async def warn(self, eviction: Eviction, reason: str, message: str) -> None:
-        """Tell it of the Eviction, and of its pod."""
-        metadata = eviction.metadata
-        subjects = [
-            {
-                "apiVersion": API_VERSION,
-                "kind": "Eviction",
-                "namespace": metadata.namespace,
-                "name": metadata.name,
-                "uid": metadata.uid,
-            }
-        ]
-        if pod := eviction.spec.target.pod:
-            subjects.append(
-                {
-                    "apiVersion": "v1",
-                    "kind": "Pod",
-                    "namespace": metadata.namespace,
-                    "name": pod.name,
-                    "uid": pod.uid,
-                }
-            )
-        for subject in subjects:
-            if self._is_new((subject["uid"], reason, message)):
-                await self._create(_event(subject, reason, message, clock.now()))
+    def tell(self, eviction: Eviction, occurrence: Occurrence) -> None:
+        """Tell it of the Eviction, and of its pod. Never waits, never fails."""
+        if occurrence.level > self._level:
+            return
+        now = clock.now()
+        for subject in _subjects(eviction):
+            if said := self._news(subject["uid"], occurrence, now):
+                self._send_later(_event(subject, occurrence, said, now))
 
-    def _is_new(self, said: tuple[str, str, str]) -> bool:
-        now = monotonic()
-        if now - self._said.get(said, -REPEAT_SECONDS) < REPEAT_SECONDS:
-            return False
-        self._said.pop(said, None)
-        self._said[said] = now
+    async def run(self) -> None:
+        """Send what is told; never returns."""
+        while True:
+            await self._send(await self._waiting.get())
+
+    def _news(self, uid: str, occurrence: Occurrence, now: datetime) -> _Said | None:
+        """What to say of the object with that UID; None if it was said a while ago."""
+        key = (uid, occurrence.reason, occurrence.message)
+        known = self._said.get(key)
+        if known and monotonic() - known.since < REPEAT_SECONDS:
+            known.first = known.first if known.repeated else now
+            known.repeated += 1
+            return None
+        self._said.pop(key, None)
+        self._said[key] = _Said(monotonic(), now)
         while len(self._said) > _MAX_REMEMBERED:
             del self._said[next(iter(self._said))]  # the one said longest ago
-        return True
+        return known if known and known.repeated else _Said(0.0, now)
 
-    async def _create(self, event: Document) -> None:
+    def _send_later(self, event: Document) -> None:
+        try:
+            self._waiting.put_nowait(event)
+        except asyncio.QueueFull:
+            self._counter.labels("dropped").inc()
+
+    async def _send(self, event: Document) -> None:
         try:
             await self._cluster.create(EVENTS, event["metadata"]["namespace"], event)
-        except Denied as failure:
-            if not self._is_denied:
+        except ClusterFailure as failure:
+            self._counter.labels("lost").inc()
+            _log.debug("an Event is lost", error=str(failure))
+            if isinstance(failure, Denied) and not failure.is_terminating and not self._is_denied:
                 _log.warning(f"the permission to {failure.permission} is missing")
                 self._is_denied = True
-        except ClusterFailure as failure:
-            _log.debug("an Event is lost", error=str(failure))
+        else:
+            self._counter.labels("ok").inc()
 
 
-def _event(subject: Document, reason: str, message: str, now: datetime) -> Document:
-    digest = hashlib.sha256(f"{reason} {message} {now.timestamp()}".encode()).hexdigest()[:16]
-    stamp = format_time(now)
+def _subjects(eviction: Eviction) -> Iterator[dict[str, str]]:
+    """References to the Eviction and to its pod, which may be gone."""
+    metadata, pod = eviction.metadata, eviction.spec.target.pod
+    known = [(API_VERSION, "Eviction", metadata.name, metadata.uid)]
+    known += [("v1", "Pod", pod.name, pod.uid)] if pod else []
+    for version, kind, name, uid in known:
+        place = {"namespace": metadata.namespace, "name": name, "uid": uid}
+        yield {"apiVersion": version, "kind": kind, **place}
+
+
+def _event(subject: dict[str, str], occurrence: Occurrence, said: _Said, now: datetime) -> Document:
+    text = f"{occurrence.reason} {occurrence.message} {now.timestamp()}"
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     return {
         "apiVersion": "v1",
         "kind": "Event",
@@ -90,11 +127,11 @@ def _event(subject: Document, reason: str, message: str, now: datetime) -> Docum
             "namespace": subject["namespace"],
         },
         "involvedObject": subject,
-        "reason": reason,
-        "message": message[:MAX_NOTE],
-        "type": "Warning",
+        "reason": occurrence.reason,
+        "message": occurrence.message[:MAX_NOTE],
+        "type": "Warning" if occurrence.is_warning else "Normal",
         "source": {"component": _COMPONENT},
-        "firstTimestamp": stamp,
-        "lastTimestamp": stamp,
-        "count": 1,
+        "firstTimestamp": format_time(said.first),
+        "lastTimestamp": format_time(now),
+        "count": said.repeated + 1,
     }

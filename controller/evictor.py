@@ -6,7 +6,7 @@ from datetime import timedelta
 import structlog
 
 from controller import clock
-from controller.events import Recorder
+from controller.events import Tell
 from controller.failures import (
     Busy,
     ClusterFailure,
@@ -24,6 +24,7 @@ from controller.planning.evictor import (
     report_request,
     report_write,
 )
+from controller.planning.occurrences import refused
 from controller.planning.snapshot import Key, Snapshot
 from controller.writer import EVICTOR_MANAGER, Writer
 from rules.api import Eviction, PodReference
@@ -35,10 +36,9 @@ _budget = re.compile(r"[Tt]he disruption budget (\S+) ").search
 class Evictor:
     """The responder ``imperative-eviction.k8s.io/evictor``."""
 
-    def __init__(self, writer: Writer, events: Recorder | None) -> None:
-        """``events`` None: no Kubernetes Events."""
+    def __init__(self, writer: Writer, tell: Tell) -> None:
         self._writer = writer
-        self._events = events
+        self._tell_people = tell
         self._attempts: dict[str, Attempts] = {}
         """By the Eviction's UID."""
 
@@ -79,9 +79,9 @@ class Evictor:
         attempts = attempts.after(clock.now(), refusal, timedelta(seconds=retry_after))
         self._attempts[uid] = attempts
         if refusal:
-            await self._tell(key, eviction, attempts)
+            self._tell(key, eviction, attempts)
 
-    async def _tell(self, key: Key, eviction: Eviction, attempts: Attempts) -> None:
+    def _tell(self, key: Key, eviction: Eviction, attempts: Attempts) -> None:
         pod = eviction.spec.target.pod
         found = _budget(attempts.refusal)
         _log.warning(
@@ -93,8 +93,7 @@ class Evictor:
             budget=found[1] if found else None,
             reason=attempts.refusal,
         )
-        if self._events is not None:
-            await self._events.warn(eviction, "EvictionRefused", attempts.refusal)
+        self._tell_people(eviction, refused(attempts.refusal))
 
 
 def _refusal(failure: ClusterFailure) -> str:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from controller import clock
+from controller.events import Tell
 from controller.evictor import Evictor
 from controller.failures import (
     Busy,
@@ -24,6 +25,7 @@ from controller.planning.admission import as_request
 from controller.planning.deferral import with_deferral
 from controller.planning.extras import Extras, expiry, extended
 from controller.planning.metadata import complete_creation
+from controller.planning.occurrences import occurrences
 from controller.planning.relevance import has_ended
 from controller.planning.snapshot import Key, Snapshot
 from controller.planning.writes import EVICTION_REQUESTS, EVICTIONS, Plan, Write
@@ -93,8 +95,10 @@ class Loop:
         evictor: Evictor | None,
         metrics: Metrics,
         extras: Extras,
+        tell: Tell,
     ) -> None:
-        """``evictor`` None: somebody else is the default evictor."""
+        """``evictor`` None: somebody else is the default evictor; ``tell`` people what happens."""
+        self._tell = tell
         self._extras = extras
         self._view = view
         self._queue = queue
@@ -196,7 +200,12 @@ class Loop:
         creates = write.resource == EVICTIONS and snapshot.eviction(write.key) is None
         if creates:
             write = complete_creation(write, snapshot, now)
-        await self._writer.apply(write, as_request(write, snapshot, now), MANAGER)
+        judged = as_request(write, snapshot, now)
+        await self._writer.apply(write, judged, MANAGER)
+        before, after = judged.old_object, judged.object
+        if isinstance(before, Eviction) and isinstance(after, Eviction):
+            for occurrence in occurrences(before.status, after.status):
+                self._tell(before, occurrence)
         told = _told(write)
         # One line for the beginning and one for the end of each; the steps between are for those
         # who look for something.

@@ -67,6 +67,12 @@ class Metrics:
             "Calls of the eviction subresource that the API server refused.",
             registry=registry,
         )
+        self.events = Counter(
+            f"{_PREFIX}events",
+            "Kubernetes Events by what became of them; writes do not count them.",
+            ("result",),
+            registry=registry,
+        )
         self.lease_held = Gauge(
             f"{_PREFIX}lease_held", "1 while this process leads.", registry=registry
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Final
@@ -24,6 +25,7 @@ from controller.failures import (
 from controller.loop import Loop
 from controller.metrics import Metrics
 from controller.planning.extras import Extras
+from controller.planning.occurrences import Occurrence
 from controller.planning.snapshot import Key
 from controller.planning.writes import EVICTION_REQUESTS, EVICTIONS, Write
 from controller.queue import WorkQueue
@@ -32,7 +34,7 @@ from controller.routing import Item, Router
 from controller.store import entry_of
 from controller.view import View, read_eviction, read_pod, read_request
 from controller.writer import Writer
-from rules.api import EVICTOR
+from rules.api import EVICTOR, Eviction
 from tests.controller.objects import Document, target_of
 from tests.controller.program import reasons, states
 from tests.controller.store import Store
@@ -124,7 +126,12 @@ class Controller:
         cluster: Any = model
         metrics = Metrics()
         writer = Writer(cluster, metrics, learn, lambda: True)
-        self.loop = Loop(view, self._queue, writer, Evictor(writer, None), metrics, Extras())
+        self.told: list[str] = []
+
+        def tell(_: Eviction, occurrence: Occurrence) -> None:
+            self.told.append(f"{occurrence.level.name} {occurrence.reason}")
+
+        self.loop = Loop(view, self._queue, writer, Evictor(writer, tell), metrics, Extras(), tell)
 
     def _learn_eviction(self, document: Mapping[str, Any]) -> None:
         self._tell(
@@ -207,6 +214,15 @@ async def test_every_eviction_takes_six_writes(store: Store) -> None:
     assert model.writes + len(model.evicted) == 6 * PODS
     assert sorted(model.evicted) == [f"web-{number}" for number in range(PODS)]
     assert list(store.pods) == ["bystander"]
+
+
+async def test_of_plain_evictions_only_those_are_told_who_ask_for_all(store: Store) -> None:
+    model = Model(store, lambda: None)
+    populate(store)
+    controller = Controller(model)
+    await run_until(controller, model, lambda: all_are_evicted(store), timedelta())
+    told = ("ALL ResponderActive", "ALL ResponderCompleted", "ALL EvictionSucceeded")
+    assert Counter(controller.told) == dict.fromkeys(told, PODS)
 
 
 @pytest.mark.parametrize("seed", range(6))
