@@ -11,7 +11,7 @@ import click
 import uvloop
 
 from cli.exits import InputError
-from cli.options import CONTEXT_SETTINGS, common_options
+from cli.options import CONTEXT_SETTINGS, common_options, health_options
 from controller.app import Settings, run
 from controller.cluster import ConfigurationError
 from controller.lease import Terms
@@ -116,19 +116,7 @@ _DEFAULT_NAMESPACE: Final = "kube-system"
     default=0,
     help="Seconds after which an ended Eviction is deleted that has no requests; 0: never.",
 )
-@click.option(
-    "--health-bind",
-    multiple=True,
-    default=Settings.health_bind,
-    metavar="ADDRESS",
-    help="Address to serve health and metrics on; may be repeated.",
-)
-@click.option(
-    "--health-port",
-    type=click.IntRange(0, 65535),
-    default=Settings.health_port,
-    help="Port of /livez, /readyz and /metrics, plain HTTP; 0 takes a free one.",
-)
+@health_options(Settings.health_bind, Settings.health_port)
 @common_options
 def command(*, log_format: str, log_level: str, **flags: Any) -> None:
     """Run the controller: EvictionRequests become Evictions, responders take turns, pods go.

@@ -4,7 +4,7 @@ Precedence: flag > environment (``USHER_PORT`` for ``--port``) > file > default.
 """
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -58,6 +58,28 @@ def common_options(command: CommandT) -> CommandT:
     ):
         command = option(command)
     return command
+
+
+PORT: Final = click.IntRange(0, 65535)
+"""A port to listen on; 0 takes a free one."""
+
+
+def health_options(hosts: Sequence[str], port: int) -> Callable[[CommandT], CommandT]:
+    """Add ``--health-bind`` and ``--health-port``, with these defaults."""
+    bind_option = click.option(
+        "--health-bind",
+        multiple=True,
+        default=hosts,
+        metavar="ADDRESS",
+        help="Address to serve health and metrics on; may be repeated.",
+    )
+    port_option = click.option(
+        "--health-port",
+        type=PORT,
+        default=port,
+        help="Port of /livez, /readyz and /metrics, plain HTTP; 0 takes a free one.",
+    )
+    return lambda command: bind_option(port_option(command))
 
 
 def policy_options(command: CommandT) -> CommandT:

@@ -13,7 +13,14 @@ import structlog
 
 from certs.issue import issue_authority, issue_serving
 from cli.exits import InputError
-from cli.options import CONTEXT_SETTINGS, common_options, policy_from, policy_options
+from cli.options import (
+    CONTEXT_SETTINGS,
+    PORT,
+    common_options,
+    health_options,
+    policy_from,
+    policy_options,
+)
 from webhook import logs
 from webhook.app import now
 from webhook.handler import PATH
@@ -27,7 +34,6 @@ _log = structlog.get_logger()
 _TLS_VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
-_PORT: Final = click.IntRange(0, 65535)
 
 
 _UNITS: Final = {"": 1, "Ki": 1024, "Mi": 1024**2}
@@ -54,7 +60,7 @@ def _size(_: click.Context, __: click.Parameter, value: str) -> int:
     help="Address to serve on; may be repeated.",
 )
 @click.option(
-    "--port", type=_PORT, default=Settings.port, help="Port to serve on; 0 takes a free one."
+    "--port", type=PORT, default=Settings.port, help="Port to serve on; 0 takes a free one."
 )
 @click.option(
     "--tls-cert",
@@ -80,19 +86,7 @@ def _size(_: click.Context, __: click.Parameter, value: str) -> int:
     default="1.2",
     help="Lowest TLS version to accept.",
 )
-@click.option(
-    "--health-bind",
-    multiple=True,
-    default=Settings.health_bind,
-    metavar="ADDRESS",
-    help="Address to serve health and metrics on; may be repeated.",
-)
-@click.option(
-    "--health-port",
-    type=_PORT,
-    default=Settings.health_port,
-    help="Port of /livez, /readyz and /metrics, plain HTTP; 0 takes a free one.",
-)
+@health_options(Settings.health_bind, Settings.health_port)
 @click.option(
     "--timeout",
     type=click.FloatRange(0, 30, min_open=True),

@@ -16,6 +16,7 @@ from controller.failures import (
     Refused,
     ServerFailure,
 )
+from controller.ownership import EVICTOR_MANAGER
 from controller.planning.evictor import (
     Attempts,
     EvictorPlan,
@@ -26,7 +27,7 @@ from controller.planning.evictor import (
 )
 from controller.planning.occurrences import refused
 from controller.planning.snapshot import Key, Snapshot
-from controller.writer import EVICTOR_MANAGER, Writer
+from controller.writer import Writer
 from rules.api import Eviction, PodReference
 
 _log = structlog.get_logger()

@@ -20,6 +20,7 @@ from controller.failures import (
     ServerFailure,
 )
 from controller.metrics import Metrics
+from controller.ownership import MANAGER
 from controller.plan import Sync, plan
 from controller.planning.admission import as_request
 from controller.planning.deferral import with_deferral
@@ -32,7 +33,7 @@ from controller.planning.writes import EVICTION_REQUESTS, EVICTIONS, Plan, Write
 from controller.queue import WorkQueue
 from controller.routing import EVICTOR, Item
 from controller.view import View
-from controller.writer import MANAGER, NotLeadingError, RefusedPlanError, Writer
+from controller.writer import NotLeadingError, RefusedPlanError, Writer
 from rules.api import Eviction, EvictionRequest
 from rules.states import FINAL_CONDITIONS
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import orjson
 
+from controller.ownership import without_foreign_requesters
 from controller.planning.snapshot import Key, Pod, Snapshot
 from controller.store import Entry, Store
 from rules.api import RESPONDERS_ANNOTATION, Eviction, EvictionRequest
@@ -89,7 +90,8 @@ def _stem_of(entry: Entry[Eviction]) -> tuple[str, str] | None:
 
 def read_eviction(document: Mapping[str, Any]) -> Eviction:
     """An Eviction without what nobody reads. Raises DecodeError."""
-    return decode_model(Eviction, _bare(document))
+    metadata = without_foreign_requesters(document["metadata"])
+    return decode_model(Eviction, _bare({**document, "metadata": metadata}))
 
 
 def read_request(document: Mapping[str, Any]) -> EvictionRequest:

@@ -1,7 +1,7 @@
 """Sends planned writes: only while this process leads, and only what the rules admit."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import structlog
 
@@ -14,11 +14,6 @@ from controller.resources import BY_NAME
 from rules.api import ObjectMeta
 from rules.evaluate import evaluate
 from rules.request import Request
-
-MANAGER: Final = "usher-controller"
-"""The field manager of the three syncs. One for all, or each would take away what others state."""
-EVICTOR_MANAGER: Final = "usher-evictor"
-"""The field manager of the evictor's reports, which are a responder's, not the controller's."""
 
 Learn = Callable[[Mapping[str, Any]], None]
 

@@ -56,6 +56,36 @@ def view(*, pods: Any = (), evictions: Any = (), requests: Any = ()) -> View:
     return made
 
 
+def owned(*labels: str, manager: str = "usher-controller") -> Document:
+    """An entry of managedFields."""
+    fields = {"f:metadata": {"f:labels": {f"f:{label}": {} for label in labels}}}
+    return {"manager": manager, "operation": "Apply", "fieldsV1": fields}
+
+
+def labelled(fields: list[Document], **labels: str) -> Document:
+    document = eviction()
+    document["metadata"] |= {"labels": labels, "managedFields": fields}
+    return document
+
+
+def test_a_label_of_somebody_else_is_no_requester() -> None:
+    theirs = [owned("ours"), owned("theirs", manager="kubectl-label")]
+    document = labelled(theirs, ours="requester", theirs="requester", other="requester-responder")
+    labels = read_eviction(document).metadata.labels
+    assert labels == {"ours": "requester", "other": "requester-responder"}
+
+
+def test_where_nobody_is_known_to_own_a_label_it_is_ours() -> None:
+    assert read_eviction(labelled([], a="requester")).metadata.labels == {"a": "requester"}
+
+
+def test_a_label_of_somebody_else_is_not_taken_away_for_ever() -> None:
+    document = labelled([owned(manager="kubectl-label")], **{"team.io/a": "requester"})
+    document["metadata"]["ownerReferences"] = []
+    seen = view(evictions=[document]).snapshot(NAMESPACE, read_eviction(document), {})
+    assert plan(Sync.METADATA, EVICTION, seen, START).writes == ()
+
+
 def items(*works: str, key: Key = EVICTION) -> list[Item]:
     return [Item(work, key, UID) for work in works]
 
