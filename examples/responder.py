@@ -115,7 +115,7 @@ class Work:
     def __init__(self, api: Any, settings: argparse.Namespace, eviction: Document) -> None:
         self._api = api
         self._settings = settings
-        self._metadata = {key: eviction["metadata"][key] for key in ("name", "namespace", "uid")}
+        self._metadata: Document = eviction["metadata"]
         self._pod: Document = eviction["spec"]["target"]["pod"]
         self._words = "not begun"
         """How the drain goes, for people."""
@@ -201,21 +201,23 @@ class Work:
                 return
 
     async def _report_once(self, make: Callable[[Document], Document]) -> None:
-        metadata = self._metadata
-        path = (*API, metadata["namespace"], "evictions", metadata["name"])
+        namespace, name = self._metadata["namespace"], self._metadata["name"]
+        path = (*API, namespace, "evictions", name)
         # Read anew each time: what was refused may be so because it is no longer our turn.
         found = await self._api.get_namespaced_custom_object(
             *path, _request_timeout=REQUEST_SECONDS
         )
         entry = turn(found, self._settings.name)
-        if entry is None:
+        if entry is None or found["metadata"]["uid"] != self._metadata["uid"]:
             return
+        # With the version that was read: if it has changed meanwhile, this is a conflict.
+        version = found["metadata"]["resourceVersion"]
         await self._api.patch_namespaced_custom_object_status(
             *path,
             body={
                 "apiVersion": "/".join(API),
                 "kind": "Eviction",
-                "metadata": metadata,  # with the UID: a namesake that took its place is refused
+                "metadata": {"name": name, "namespace": namespace, "resourceVersion": version},
                 "status": {"responders": [make(entry)]},
             },
             field_manager=self._settings.name[-128:],  # of our own: see docs/responders.md
