@@ -7,6 +7,7 @@ import sys
 import urllib.error
 import urllib.request
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -25,6 +26,15 @@ from tests.e2e.cluster import Cluster, running_cluster
 from tests.e2e.waiting import eventually
 
 _HOST: Final = "127.0.0.1"
+NODE: Final = "node-0"
+"""The node with a kubelet."""
+_GROUPS: Final = {
+    "evictions": API_VERSION,
+    "evictionrequests": API_VERSION,
+    "jobs": "batch/v1",
+    "poddisruptionbudgets": "policy/v1",
+}
+"""Resource → group and version, where it is not the core group."""
 
 
 class Program:
@@ -122,9 +132,7 @@ class Users:
         self.namespace = cluster.new_namespace()
 
     def path(self, resource: str, name: str = "", subresource: str = "") -> str:
-        group = API_VERSION if resource.startswith("eviction") else "v1"
-        if resource == "poddisruptionbudgets":
-            group = "policy/v1"
+        group = _GROUPS.get(resource, "v1")
         prefix = "/apis" if "/" in group else "/api"
         parts = (group, "namespaces", self.namespace, resource, name, subresource)
         return "/".join((prefix, *filter(None, parts)))
@@ -135,11 +143,11 @@ class Users:
         return answer
 
     def create_pod(
-        self, name: str, *responders: str, node: str | None = None, **metadata: Any
+        self, name: str, *responders: str, node: str | None = NODE, **metadata: Any
     ) -> Object:
         """A pod; ``responders`` are declared in the way of the cluster, the first one first.
 
-        Without a node it is gone at once when it is deleted.
+        Its kubelet runs it, and ends it when it is deleted. Without a node nobody does.
         """
         declared = [
             {"name": responder, "priority": 9000 - place}
@@ -184,16 +192,8 @@ class Users:
     def delete(self, resource: str, name: str) -> None:
         self.call("DELETE", self.path(resource, name))
 
-    def finish_half_deleted_pods(self) -> None:
-        """Do what the pod garbage collector of a cluster does.
-
-        An API server whose client is killed can leave a pod half deleted, with no grace left.
-        """
-        answer = self.cluster.api("GET", self.path("pods"))
-        for pod in answer.body["items"] if answer.ok else ():
-            if pod["metadata"].get("deletionGracePeriodSeconds") == 0:
-                path = self.path("pods", pod["metadata"]["name"])
-                self.cluster.api("DELETE", path, {"gracePeriodSeconds": 0})
+    def wait_until_gone(self, resource: str, name: str) -> None:
+        eventually(lambda: self.get(resource, name) is None, f"the end of {resource}/{name}")
 
     def list(self, resource: str) -> list[Object]:
         found: list[Object] = self.call("GET", self.path(resource)).body["items"]
@@ -203,6 +203,21 @@ class Users:
         answer = self.cluster.api("GET", self.path(resource, name))
         return answer.body if answer.ok else None
 
+    def evictions_called(self, *codes: int) -> Counter[str]:
+        """Pod → how often its eviction was called (and answered so), by the audit log."""
+        references = [
+            event.get("objectRef", {})
+            for event in self.cluster.plane.audit_events()
+            if event["stage"] == "ResponseComplete"
+            and (not codes or event["responseStatus"]["code"] in codes)
+        ]
+        return Counter(
+            reference["name"]
+            for reference in references
+            if reference.get("subresource") == "eviction"
+            and reference.get("namespace") == self.namespace
+        )
+
     def eviction(self, name: str) -> Object:
         """The Eviction of that name, as soon as there is one."""
         return eventually(lambda: self.get("evictions", name), f"Eviction {name}")
@@ -211,7 +226,6 @@ class Users:
         """The object as soon as ``what`` holds."""
 
         def look() -> Object | None:
-            self.finish_half_deleted_pods()
             found = self.get(resource, name)
             return found if found is not None and what(found) else None
 
@@ -254,11 +268,24 @@ def present() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def add_node(cluster: Cluster) -> None:
+    """Start the fake kubelet of one node."""
+    cluster.plane.start_kubelet()
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
+    answer = cluster.api("POST", "/api/v1/nodes", node)
+    assert answer.ok, answer.message
+
+
 @contextmanager
 def prepared(mode: Mode) -> Iterator[Cluster]:
-    """A cluster with an audit log; the tests are skipped where there can be none."""
+    """A cluster with an audit log, a node and Kubernetes' own controllers.
+
+    The tests are skipped where there can be none.
+    """
     try:
         with running_cluster(mode, audit=True) as cluster:
+            cluster.plane.start_controller_manager()
+            add_node(cluster)
             yield cluster
     except NoToolchainError as error:
         skip_or_fail(str(error))

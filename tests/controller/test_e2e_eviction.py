@@ -4,6 +4,7 @@ import pytest
 
 from rules.api import EVICTOR
 from tests.controller.program import (
+    NODE,
     Program,
     Users,
     cluster,
@@ -21,6 +22,7 @@ __all__ = ["cluster", "controller", "users"]
 pytestmark = pytest.mark.e2e
 
 FIRST, SECOND = "db.acme.io/failover", "mesh.example.com/drain"
+BUDGET, GUARDED = "three-of-web", {"app": "web"}
 
 
 def test_pod_is_evicted(users: Users) -> None:
@@ -48,13 +50,13 @@ def test_responders_take_turns(users: Users) -> None:
 
 
 def test_responder_evicts_the_pod_itself(users: Users) -> None:
-    pod = users.create_pod("web-0", FIRST)
+    pod = users.create_pod("web-0", FIRST, SECOND)
     users.request(pod, "drain")
     users.wait_for("evictions", "pod-1-web-0", lambda e: states(e).get(FIRST) == "Active")
     users.delete("pods", "web-0")
     users.report("pod-1-web-0", FIRST, completionTime=present())
     ended = users.wait_for_reason("evictions", "pod-1-web-0", "PodDeleted")
-    assert states(ended) == {FIRST: "Completed", EVICTOR: "Inactive"}
+    assert states(ended) == {FIRST: "Completed", SECOND: "Inactive", EVICTOR: "Inactive"}
 
 
 def test_pod_deleted_under_a_silent_responder(users: Users) -> None:
@@ -80,8 +82,8 @@ def test_silent_responder_is_passed_over(users: Users) -> None:
 
 
 def test_slow_deletion_is_announced(users: Users) -> None:
-    # A pod on a node stays until the kubelet, which there is none of, confirms its end.
-    pod = users.create_pod("web-0", node="node-1")
+    # A pod stays until its kubelet confirms the end, and this one never will.
+    pod = users.create_pod("web-0", node="unreachable")
     users.request(pod, "drain")
 
     def expects(eviction: Object) -> bool:
@@ -99,11 +101,30 @@ def test_slow_deletion_is_announced(users: Users) -> None:
 
 
 def test_pod_has_ended(users: Users) -> None:
-    pod = users.create_pod("web-0", FIRST)
+    pod = users.create_pod("web-0", FIRST, node=None, ownerReferences=[_job(users)])
     users.request(pod, "drain")
     users.wait_for("evictions", "pod-1-web-0", lambda e: states(e).get(FIRST) == "Active")
-    users.patch(users.path("pods", "web-0", "status"), {"status": {"phase": "Succeeded"}})
-    users.wait_for_reason("evictions", "pod-1-web-0", "PodTerminal")
+    # Once on a node, the pod of a job runs to its end.
+    binding = {"metadata": {"name": "web-0"}, "target": {"kind": "Node", "name": NODE}}
+    users.call("POST", users.path("pods", "web-0", "binding"), binding)
+    ended = users.wait_for_reason("evictions", "pod-1-web-0", "PodTerminal")
+    assert states(ended) == {FIRST: "Interrupted", EVICTOR: "Inactive"}
+    users.wait_for_reason("evictionrequests", "drain", "PodTerminal")
+    assert users.get("pods", "web-0") is not None
+
+
+def _job(users: Users) -> Object:
+    """A reference to a job, which is not there to make pods of its own."""
+    containers = [{"name": "c", "image": "c"}]
+    template = {"spec": {"restartPolicy": "Never", "containers": containers}}
+    body = {"metadata": {"name": "backup"}, "spec": {"template": template}}
+    job = users.call("POST", users.path("jobs"), body).body
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": "backup",
+        "uid": job["metadata"]["uid"],
+    }
 
 
 def test_cancelled_while_active_and_asked_again(users: Users) -> None:
@@ -122,6 +143,7 @@ def test_cancelled_while_active_and_asked_again(users: Users) -> None:
 def test_pod_that_is_not_there(users: Users) -> None:
     pod = users.create_pod("web-0")
     users.delete("pods", "web-0")
+    users.wait_until_gone("pods", "web-0")
     users.request(pod, "drain")
     users.wait_for_reason("evictionrequests", "drain", "EvictionInvalid")
     users.create_pod("web-0")
@@ -163,39 +185,79 @@ def test_duplicate_eviction_is_refused(users: Users) -> None:
 
 
 def test_budget_blocks_and_then_frees(users: Users, controller: Program) -> None:
-    pod = users.create_pod("web-0", labels={"app": "web"})
-    # Pods that have not started are no loss, so that no budget holds for them.
-    ready = [{"type": "Ready", "status": "True"}]
-    running = {"status": {"phase": "Running", "conditions": ready}}
-    users.patch(users.path("pods", "web-0", "status"), running)
-    budget = {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "three-of-web"},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
-    }
-    users.call("POST", users.path("poddisruptionbudgets"), budget)
-    path = users.path("poddisruptionbudgets", "three-of-web", "status")
-    counted = {"observedGeneration": 1, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}
-    users.patch(path, {"status": {**counted, "disruptionsAllowed": 0}})
+    pod = users.create_pod("web-0", labels=GUARDED)
+    _guard(users)
     before = controller.metric("imperative_eviction_responder_controller_failed_evictions_total")
     users.request(pod, "drain")
-
-    def message(eviction: Object) -> str:
-        reports = eviction.get("status", {}).get("responders", [])
-        return next((str(r.get("message", "")) for r in reports if r["name"] == EVICTOR), "")
-
-    told = users.wait_for("evictions", "pod-1-web-0", lambda e: "three-of-web" in message(e))
-    assert message(told).startswith("Attempt 1 to evict the pod was refused: ")
-    refusals = [line for line in controller.log() if line.get("budget") == "three-of-web"]
+    told = users.wait_for("evictions", "pod-1-web-0", lambda e: BUDGET in _message(e))
+    assert _message(told).startswith("Attempt 1 to evict the pod was refused: ")
+    refusals = [line for line in controller.log() if line.get("budget") == BUDGET]
     assert refusals[0]["pod"] == "web-0"
     after = controller.metric("imperative_eviction_responder_controller_failed_evictions_total")
     assert after > before
     subjects = eventually(lambda: _subjects(users), "Events about Eviction and pod")
     assert subjects == ["Eviction", "Pod"]
-    users.patch(path, {"status": {**counted, "disruptionsAllowed": 1}})
+    users.create_pod("web-1", labels=GUARDED)
     ended = users.wait_for_reason("evictions", "pod-1-web-0", "PodDeleted")
     assert states(ended) == {EVICTOR: "Completed"}
+    assert users.get("pods", "web-1") is not None
+
+
+def test_namesake_of_the_pod_stays(users: Users) -> None:
+    pod = users.create_pod("web-0", labels=GUARDED)
+    _guard(users)
+    users.request(pod, "drain")
+    users.wait_for("evictions", "pod-1-web-0", lambda e: BUDGET in _message(e))
+    users.delete("pods", "web-0")
+    users.wait_until_gone("pods", "web-0")
+    namesake = users.create_pod("web-0")
+    ended = users.wait_for_reason("evictions", "pod-1-web-0", "PodDeleted")
+    assert states(ended) == {EVICTOR: "Completed"}
+    users.wait_for_reason("evictionrequests", "drain", "PodDeleted")
+    left = users.get("pods", "web-0")
+    assert left is not None
+    assert left["metadata"]["uid"] == namesake["metadata"]["uid"]
+    assert "deletionTimestamp" not in left["metadata"]
+
+
+def test_eviction_goes_with_the_last_request(users: Users) -> None:
+    pod = users.create_pod("web-0", FIRST)
+    for name in ("drain", "upgrade"):
+        users.request(pod, name)
+    users.wait_for("evictions", "pod-1-web-0", lambda e: _owners(e) == {"drain", "upgrade"})
+    users.delete("evictionrequests", "drain")
+    users.wait_for("evictions", "pod-1-web-0", lambda e: _owners(e) == {"upgrade"})
+    users.delete("evictionrequests", "upgrade")
+    users.wait_until_gone("evictions", "pod-1-web-0")
+    # All that the controller had to say about it was said before this is over.
+    users.request(users.create_pod("web-1"), "other")
+    users.wait_for_reason("evictionrequests", "other", "PodDeleted")
+    assert [eviction["metadata"]["name"] for eviction in users.list("evictions")] == ["pod-1-web-1"]
+    assert users.get("pods", "web-0") is not None
+
+
+def _owners(eviction: Object) -> set[str]:
+    return {owner["name"] for owner in eviction["metadata"].get("ownerReferences", [])}
+
+
+def _guard(users: Users) -> None:
+    """A budget for guarded pods; returns when their only one can't be spared."""
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": BUDGET},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": GUARDED}},
+    }
+    users.call("POST", users.path("poddisruptionbudgets"), budget)
+    users.wait_for(
+        "poddisruptionbudgets", BUDGET, lambda b: b.get("status", {}).get("currentHealthy") == 1
+    )
+
+
+def _message(eviction: Object) -> str:
+    """What the evictor has to say."""
+    reports = eviction.get("status", {}).get("responders", [])
+    return next((str(r.get("message", "")) for r in reports if r["name"] == EVICTOR), "")
 
 
 def _subjects(users: Users) -> list[str] | None:

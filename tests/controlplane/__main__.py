@@ -14,7 +14,7 @@ from tests.controlplane.plane import ControlPlane
 from tests.controlplane.process import ProcessError
 
 _DESCRIPTION = """\
-A real Kubernetes control plane from Go modules: etcd and kube-apiserver, no containers.
+A real Kubernetes control plane from Go modules, no containers.
 
 Programs are built once and kept in a cache. Needs Go, or a folder with ready-made programs.
 """
@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    build = commands.add_parser("build", help="build all programs, or only those named")
+    build = commands.add_parser("build", help="build what tests need, or what is named")
     build.add_argument("names", nargs="*", metavar="NAME", help=f"one of: {', '.join(BINARIES)}")
 
     up = commands.add_parser(
@@ -83,7 +83,8 @@ def _build(names: Sequence[str]) -> None:
     unknown = [name for name in names if name not in BINARIES]
     if unknown:
         raise BuildError(f"no program {', '.join(unknown)}; there are {', '.join(BINARIES)}")
-    for name in names or BINARIES:
+    usual = [name for name, binary in BINARIES.items() if binary.toolchain is None]
+    for name in names or usual:
         print(f"{name}: {binary_path(name)}")
 
 

@@ -8,6 +8,14 @@ TESTS = Path(__file__).resolve().parent.parent
 """The ``tests`` folder, root of the main Go module."""
 
 _STRIP = ("-s", "-w")
+_STAGES = (
+    "node/fast/node-initialize",
+    "node/heartbeat/node-heartbeat",
+    "pod/fast/pod-ready",
+    "pod/fast/pod-complete",
+    "pod/fast/pod-delete",
+)
+"""What kwok makes of nodes and pods: they are up at once, and pods go when they are deleted."""
 
 
 def _version_flags(version: str) -> tuple[str, ...]:
@@ -16,6 +24,16 @@ def _version_flags(version: str) -> tuple[str, ...]:
     major, minor, _ = version.split(".")
     stamps = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
     return tuple(f"-X {package}.{name}={value}" for name, value in stamps.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A program of another Go module, in the version that ``go.mod`` pins."""
+
+    package: str
+    module: str
+    files: tuple[str, ...]
+    """Files of that module, relative to its root, that belong beside the program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +48,18 @@ class Binary:
     linker_flags: tuple[str, ...] = _STRIP
     asset: str | None = None
     """File name under ``KUBEBUILDER_ASSETS`` that may stand in for it."""
+    tool: Tool | None = None
+    """What to build if it is somebody else's program; there are no sources then."""
+    toolchain: str | None = None
+    """Release of Go to fetch and build with, where an installed one would be too old.
+
+    Such programs are built only when they are asked for by name: tests do without.
+    """
 
     @property
     def package(self) -> str:
-        """Go package to build, relative to ``module``."""
-        return f"./{self.sources[0]}"
+        """Go package to build, relative to ``module`` if it is ours."""
+        return self.tool.package if self.tool else f"./{self.sources[0]}"
 
 
 _ALL = (
@@ -73,6 +98,26 @@ _ALL = (
         asset="kubectl",
     ),
     Binary(
+        name="kube-controller-manager",
+        title="kube-controller-manager 1.37.2",
+        module=TESTS,
+        sources=("controlplane/cmd/kube-controller-manager",),
+        first_build_seconds=105,
+        linker_flags=(*_STRIP, *_version_flags("1.37.2")),
+    ),
+    Binary(
+        name="kwok",
+        title="kwok 0.8.0",
+        module=TESTS / "controlplane/kwok",
+        sources=(),
+        first_build_seconds=120,
+        tool=Tool(
+            package="sigs.k8s.io/kwok/cmd/kwok",
+            module="sigs.k8s.io/kwok",
+            files=tuple(f"kustomize/stage/{stage}.yaml" for stage in _STAGES),
+        ),
+    ),
+    Binary(
         name="oracle",
         title="verdict oracle for 1.37.2",
         module=TESTS,
@@ -85,6 +130,14 @@ _ALL = (
         module=TESTS,
         sources=("bench/gowebhook", "oracle/reference"),
         first_build_seconds=55,
+    ),
+    Binary(
+        name="reference-controllers",
+        title="the controllers of 1.38.0-beta.0",
+        module=TESTS / "controller/reference",
+        sources=(".",),
+        first_build_seconds=150,
+        toolchain="go1.27.3",
     ),
 )
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.controlplane.binaries import BINARIES, Binary
+from tests.controlplane.binaries import BINARIES, Binary, Tool
 
 ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 CACHE_VARIABLE = "USHER_TEST_CACHE"
@@ -78,7 +78,9 @@ def _asset(binary: Binary) -> Path | None:
 def _fingerprint(binary: Binary, go: str) -> str:
     """Hash the toolchain, the flags, go.mod, go.sum and the program's own sources."""
     digest = hashlib.sha256()
-    for text in (_toolchain(binary, go), *_BUILD_FLAGS, *binary.linker_flags, binary.package):
+    files = binary.tool.files if binary.tool else ()
+    flags = (*_BUILD_FLAGS, *binary.linker_flags)
+    for text in (_toolchain(binary, go), *flags, binary.package, *files):
         digest.update(text.encode() + b"\0")
     for file in _inputs(binary):
         digest.update(str(file.relative_to(binary.module)).encode() + b"\0")
@@ -88,16 +90,26 @@ def _fingerprint(binary: Binary, go: str) -> str:
 
 def _toolchain(binary: Binary, go: str) -> str:
     # Asked inside the module: its go.mod may select another toolchain than the default one.
+    return _ask(go, binary, "env", "GOVERSION", "GOOS", "GOARCH")
+
+
+def _ask(go: str, binary: Binary, *arguments: str) -> str:
     result = subprocess.run(
-        [go, "env", "GOVERSION", "GOOS", "GOARCH"],
+        [go, *arguments],
         cwd=binary.module,
+        env=_environment(binary),
         capture_output=True,
         text=True,
         check=False,
     )
     if result.returncode != 0:
-        raise BuildError(f"go env failed:\n{result.stderr}")
+        raise BuildError(f"go {' '.join(arguments)} failed:\n{result.stderr}")
     return result.stdout
+
+
+def _environment(binary: Binary) -> Mapping[str, str]:
+    chosen = {"GOTOOLCHAIN": binary.toolchain} if binary.toolchain else {}
+    return {**os.environ, **chosen}
 
 
 def _inputs(binary: Binary) -> Iterator[Path]:
@@ -128,7 +140,7 @@ def _build(binary: Binary, go: str, target: Path) -> None:
         result = subprocess.run(
             [go, "build", *_BUILD_FLAGS, "-ldflags", flags, "-o", unfinished, binary.package],
             cwd=binary.module,
-            env={**os.environ, **_BUILD_ENVIRONMENT},
+            env={**_environment(binary), **_BUILD_ENVIRONMENT},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -136,9 +148,18 @@ def _build(binary: Binary, go: str, target: Path) -> None:
         )
         if result.returncode != 0:
             raise BuildError(f"building {binary.title} failed:\n{result.stdout}")
+        if binary.tool is not None:
+            _copy_files(binary, binary.tool, go, target.parent)
         unfinished.replace(target)
     size = target.stat().st_size / 2**20
     _say(f"built {binary.title} in {time.monotonic() - began:.0f} s ({size:.0f} MiB)")
+
+
+def _copy_files(binary: Binary, tool: Tool, go: str, folder: Path) -> None:
+    root = Path(_ask(go, binary, "list", "-m", "-f", "{{.Dir}}", tool.module).strip())
+    for file in tool.files:
+        # Modules are read-only in Go's cache; here they can be removed like everything else.
+        shutil.copyfile(root / file, folder / Path(file).name)
 
 
 def _say(line: str) -> None:

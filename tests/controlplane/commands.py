@@ -1,4 +1,4 @@
-"""Command lines of etcd and kube-apiserver, as far as a test bed needs them."""
+"""Command lines of the programs of a cluster, as far as a test bed needs them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -76,8 +76,44 @@ def _switches(flag: str, values: Mapping[str, bool]) -> list[str]:
     return [f"{flag}={','.join(pairs)}"] if pairs else []
 
 
-def audit_policy() -> str:
-    """Record bodies of writes that webhooks may see, and who did everything else."""
+_CONTROLLERS = (
+    "disruption-controller",
+    "garbage-collector-controller",
+    "namespace-controller",
+    "pod-garbage-collector-controller",
+)
+"""The controllers without which a cluster would not end what evictions begin."""
+
+
+def controller_manager_arguments(port: int, kubeconfig: Path, keys: Credentials) -> list[str]:
+    """A few of Kubernetes' controllers, each with its own service account as in a cluster."""
+    return [
+        f"--kubeconfig={kubeconfig}",
+        f"--controllers={','.join(_CONTROLLERS)}",
+        "--use-service-account-credentials",
+        "--leader-elect=false",
+        f"--bind-address={HOST}",
+        f"--secure-port={port}",
+        f"--tls-cert-file={keys.serving_certificate}",
+        f"--tls-private-key-file={keys.serving_key}",
+        # Tests ask for hundreds of deletions at once, and there are no other clients to spare.
+        "--kube-api-qps=500",
+        "--kube-api-burst=500",
+    ]
+
+
+def kubelet_arguments(port: int, kubeconfig: Path, stages: Sequence[Path]) -> list[str]:
+    """The fake kubelet of every node that there is."""
+    return [
+        f"--kubeconfig={kubeconfig}",
+        "--manage-all-nodes=true",
+        f"--server-address={HOST}:{port}",
+        *(f"--config={stage}" for stage in stages),
+    ]
+
+
+def audit_policy(*, bodies: bool = True) -> str:
+    """Record who did what, and the bodies of what webhooks may see."""
     judged: list[dict[str, Any]] = [
         {"group": "lifecycle.k8s.io"},
         {"group": "", "resources": ["pods", "pods/eviction"]},
@@ -89,7 +125,7 @@ def audit_policy() -> str:
             "omitStages": ["RequestReceived"],
             "rules": [
                 {"level": "None", "users": ["system:apiserver"]},
-                {"level": "RequestResponse", "resources": judged},
+                *([{"level": "RequestResponse", "resources": judged}] if bodies else []),
                 {"level": "Metadata"},
             ],
         }

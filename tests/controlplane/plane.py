@@ -1,4 +1,4 @@
-"""``ControlPlane``: one etcd and one kube-apiserver, from start to clean-up."""
+"""``ControlPlane``: one etcd and one kube-apiserver, from start to clean-up, and on demand more."""
 
 import atexit
 import json
@@ -7,13 +7,12 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
-from http.client import HTTPException
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.controlplane import parts
 from tests.controlplane.build import binary_path
 from tests.controlplane.client import ApiClient, Body
 from tests.controlplane.commands import (
@@ -26,13 +25,8 @@ from tests.controlplane.credentials import Credentials, issue_credentials
 from tests.controlplane.identities import IDENTITIES, token_file_lines
 from tests.controlplane.kubeconfig import render_kubeconfig
 from tests.controlplane.mode import Mode
-from tests.controlplane.ports import HOST, free_port
-from tests.controlplane.process import ChildProcess, ProcessError
-
-_READY_SECONDS = 90.0
-_POLL_SECONDS = 0.1
-_PORT_ATTEMPTS = 3
-_PORT_TAKEN = "address already in use"
+from tests.controlplane.ports import HOST, PORT_ATTEMPTS, PORT_TAKEN, free_port
+from tests.controlplane.process import ChildProcess, ProcessError, wait_until
 
 
 class ControlPlane:
@@ -51,17 +45,20 @@ class ControlPlane:
         *,
         port: int | None = None,
         audit: bool = False,
+        audit_bodies: bool = True,
         feature_gates: Mapping[str, bool] | None = None,
         extra_arguments: Sequence[str] = (),
     ) -> None:
         """Prepare a plane; ``start`` or ``with`` starts it.
 
-        ``port`` fixes the API server's port; ``audit`` keeps an audit log; ``feature_gates`` are
-        set on top of the mode's; ``extra_arguments`` go to kube-apiserver.
+        ``port`` fixes the API server's port; ``audit`` keeps an audit log, with bodies unless
+        ``audit_bodies`` is off; ``feature_gates`` are set on top of the mode's;
+        ``extra_arguments`` go to kube-apiserver.
         """
         self.mode = mode
         self._port = port
         self._audit = audit
+        self._audit_bodies = audit_bodies
         self._extra_arguments = tuple(extra_arguments)
         self._feature_gates = dict(feature_gates or {})
         self.etcd_port = 0
@@ -70,6 +67,7 @@ class ControlPlane:
         self._client: ApiClient | None = None
         self._etcd: ChildProcess | None = None
         self._apiserver: ChildProcess | None = None
+        self._others: dict[str, ChildProcess] = {}
 
     # Life
 
@@ -104,10 +102,10 @@ class ControlPlane:
         return self
 
     def stop(self) -> None:
-        """Kill both programs and remove every file. Does nothing twice."""
-        for process in (self._apiserver, self._etcd):
-            if process is not None:
-                process.stop(patience=0)  # nothing to save: the data goes with them
+        """Kill all programs and remove every file. Does nothing twice."""
+        for process in self._processes():
+            process.stop(patience=0)  # nothing to save: the data goes with them
+        self._others.clear()
         self._apiserver = self._etcd = self._client = None
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -117,14 +115,14 @@ class ControlPlane:
     def start_apiserver(self) -> None:
         """Start the API server alone, on the port and data it had before."""
         chosen = self._port
-        for attempt in range(1, _PORT_ATTEMPTS + 1):
+        for attempt in range(1, PORT_ATTEMPTS + 1):
             self._port = chosen or free_port()
             try:
                 self._start_apiserver_once()
             except ProcessError as error:
                 self.stop_apiserver()
-                is_race = _PORT_TAKEN in str(error) and chosen is None
-                if not is_race or attempt == _PORT_ATTEMPTS:
+                is_race = PORT_TAKEN in str(error) and chosen is None
+                if not is_race or attempt == PORT_ATTEMPTS:
                     self._port = chosen
                     raise
             else:
@@ -159,6 +157,24 @@ class ControlPlane:
         # Another mode serves other resources; kubectl would remember the old ones for hours.
         shutil.rmtree(self.folder / "home", ignore_errors=True)
         self.start_apiserver()
+
+    def start_controller_manager(self) -> None:
+        """Start garbage collectors, disruption and namespace controller, until ``stop``.
+
+        What they are to collect should be served by then: what comes later is found twice a
+        minute only.
+        """
+        keys = Credentials.in_folder(self.folder)
+        kubeconfig = self.kubeconfig("system:kube-controller-manager")
+        self._start_part(parts.controller_manager(kubeconfig, keys))
+
+    def stop_controller_manager(self) -> None:
+        """Stop the controller manager alone."""
+        self._others.pop("kube-controller-manager").stop(patience=0)
+
+    def start_kubelet(self) -> None:
+        """Start a fake kubelet (kwok) for all nodes, until ``stop``."""
+        self._start_part(parts.kubelet(self.kubeconfig()))
 
     # Addresses and identities
 
@@ -201,9 +217,7 @@ class ControlPlane:
     def pids(self) -> dict[str, int]:
         """Return the process ids of the running programs by name, for measurements."""
         return {
-            process.name: process.pid
-            for process in (self._etcd, self._apiserver)
-            if process is not None and process.pid is not None
+            process.name: process.pid for process in self._processes() if process.pid is not None
         }
 
     # Use
@@ -267,6 +281,14 @@ class ControlPlane:
 
     # Within
 
+    def _start_part(self, part: parts.Part) -> None:
+        self._others[part.binary] = parts.start(part, self.folder)
+
+    def _processes(self) -> list[ChildProcess]:
+        """All that run, in the order in which they may be killed."""
+        first = (*self._others.values(), self._apiserver, self._etcd)
+        return [process for process in first if process is not None]
+
     @property
     def _audit_log(self) -> Path:
         return self.folder / "audit.log"
@@ -276,18 +298,18 @@ class ControlPlane:
         tokens = self.folder / "tokens.csv"
         tokens.touch(mode=0o600)
         tokens.write_text(token_file_lines())
-        (self.folder / "audit-policy.json").write_text(audit_policy())
+        (self.folder / "audit-policy.json").write_text(audit_policy(bodies=self._audit_bodies))
 
     def _start_etcd(self) -> None:
-        for attempt in range(1, _PORT_ATTEMPTS + 1):
+        for attempt in range(1, PORT_ATTEMPTS + 1):
             self.etcd_port = free_port()
             arguments = etcd_arguments(self.folder / "etcd", self.etcd_port, free_port())
             self._etcd = _log_of("etcd", self.folder)
             self._etcd.start([str(binary_path("etcd")), *arguments], os.environ)
             try:
-                _wait_until(self._etcd_answers, self._etcd)
+                wait_until(self._etcd_answers, self._etcd)
             except ProcessError as error:
-                if _PORT_TAKEN not in str(error) or attempt == _PORT_ATTEMPTS:
+                if PORT_TAKEN not in str(error) or attempt == PORT_ATTEMPTS:
                     raise
             else:
                 return
@@ -313,7 +335,7 @@ class ControlPlane:
         program = str(binary_path(self.mode.apiserver))
         self._apiserver.start([program, *apiserver_arguments(options)], os.environ)
         watched = [process for process in (self._apiserver, self._etcd) if process is not None]
-        _wait_until(self._apiserver_is_ready, *watched)
+        wait_until(self._apiserver_is_ready, *watched)
 
     def _apiserver_is_ready(self) -> bool:
         status, _ = self.request("GET", "/readyz")
@@ -322,19 +344,3 @@ class ControlPlane:
 
 def _log_of(name: str, folder: Path) -> ChildProcess:
     return ChildProcess(name, folder / f"{name}.log")
-
-
-def _wait_until(is_ready: Callable[[], bool], *processes: ChildProcess) -> None:
-    """Poll until ready; raise ``ProcessError`` when one of ``processes`` dies or time is up."""
-    deadline = time.monotonic() + _READY_SECONDS
-    while time.monotonic() < deadline:
-        for process in processes:
-            process.ensure_alive()
-        try:
-            if is_ready():
-                return
-        except (OSError, HTTPException):
-            pass  # not listening yet
-        time.sleep(_POLL_SECONDS)
-    first = processes[0]
-    raise ProcessError(f"{first.name} not ready in {_READY_SECONDS:.0f} s; {first.last_words()}")

@@ -3,6 +3,10 @@
 import socket
 
 HOST = "127.0.0.1"
+PORT_ATTEMPTS = 3
+"""How often to look for a port, where somebody else was quicker."""
+PORT_TAKEN = "address already in use"
+"""What each of the programs says then, in one of its last words."""
 
 
 def free_port() -> int:

@@ -6,12 +6,16 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from http.client import HTTPException
 from pathlib import Path
 
 _STOP_SECONDS = 5.0
 """Patience after SIGTERM; an API server with open watches would take a minute to drain."""
+_READY_SECONDS = 90.0
+_POLL_SECONDS = 0.1
 _PR_SET_PDEATHSIG = 1
 _TAIL_LINES = 30
 _LIBC = ctypes.CDLL(None)
@@ -86,3 +90,19 @@ class ChildProcess:
                 return
         process.kill()
         process.wait()
+
+
+def wait_until(is_ready: Callable[[], bool], *processes: ChildProcess) -> None:
+    """Poll until ready; raise ``ProcessError`` when one of ``processes`` dies or time is up."""
+    deadline = time.monotonic() + _READY_SECONDS
+    while time.monotonic() < deadline:
+        for process in processes:
+            process.ensure_alive()
+        try:
+            if is_ready():
+                return
+        except (OSError, HTTPException):
+            pass  # not listening yet
+        time.sleep(_POLL_SECONDS)
+    first = processes[0]
+    raise ProcessError(f"{first.name} not ready in {_READY_SECONDS:.0f} s; {first.last_words()}")

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane import BuildError, NoToolchainError, binary_path
+from tests.controlplane import BINARIES, BuildError, NoToolchainError, binary_path
 from tests.controlplane.availability import skip_or_fail
 from tests.controlplane.build import ASSETS_VARIABLE, CACHE_VARIABLE
 
 _FAKE_GO = """#!/bin/sh
-if [ "$1" = env ]; then echo "$GO_TEST_VERSION"; exit 0; fi
+if [ "$1" = env ]; then echo "$GO_TEST_VERSION $GOTOOLCHAIN"; exit 0; fi
+if [ "$1" = list ]; then echo "$GO_TEST_MODULE"; exit 0; fi
 echo "$@" >> "$GO_TEST_CALLS"
 if [ -n "$GO_TEST_FAILURE" ]; then echo "$GO_TEST_FAILURE"; exit 1; fi
 while [ "$1" != -o ]; do shift; done
@@ -55,6 +56,22 @@ def test_the_version_is_stamped(calls: Path) -> None:
 
 def test_programs_have_places_of_their_own(calls: Path) -> None:
     assert binary_path("kubectl").parent != binary_path("oracle").parent
+
+
+def test_files_of_a_tool_lie_beside_it(
+    calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = BINARIES["kwok"].tool
+    assert tool is not None
+    for file in tool.files:
+        path = tmp_path / "module" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(file)
+    monkeypatch.setenv("GO_TEST_MODULE", str(tmp_path / "module"))
+    program = binary_path("kwok")
+    found = {path.read_text() for path in program.parent.glob("*.yaml")}
+    assert found == set(tool.files)
+    assert calls.read_text().splitlines()[0].endswith(f"/kwok {tool.package}")
 
 
 def test_two_runs_at_once_build_once(calls: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.controlplane import IDENTITIES, ControlPlane, Mode, ProcessError
+from tests.e2e.waiting import eventually
 
 pytest_plugins = ("tests.controlplane.fixtures",)
 pytestmark = pytest.mark.e2e
@@ -167,6 +168,35 @@ def test_stop_leaves_nothing_behind() -> None:
         assert sorted(pids) == ["etcd", "kube-apiserver"]
         assert all(_is_running(pid) for pid in pids.values())
     assert not folder.exists()
+    assert not any(_is_running(pid) for pid in pids.values())
+
+
+def _pod(name: str, node: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "c"}]},
+    }
+
+
+@_needs_programs
+def test_a_cluster_lives() -> None:
+    with ControlPlane(Mode.CRD) as plane:
+        plane.start_controller_manager()
+        plane.start_kubelet()
+        pids = plane.pids()
+        assert {"kube-controller-manager", "kwok"} <= pids.keys()
+        assert plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "node-0"}})[0] == 201
+        pods = "/api/v1/namespaces/default/pods"
+        assert plane.request("POST", pods, _pod("web-0", "node-0"))[0] == 201
+        eventually(
+            lambda: plane.request("GET", f"{pods}/web-0")[1]["status"]["phase"] == "Running",
+            "the pod runs",
+        )
+        plane.request("DELETE", f"{pods}/web-0")
+        eventually(lambda: plane.request("GET", f"{pods}/web-0")[0] == 404, "the pod ends")
+        assert plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": "a"}})[0] == 201
+        plane.request("DELETE", "/api/v1/namespaces/a")
+        eventually(lambda: plane.request("GET", "/api/v1/namespaces/a")[0] == 404, "it is gone")
     assert not any(_is_running(pid) for pid in pids.values())
 
 
