@@ -27,6 +27,8 @@ Document = dict[str, Any]
 API: Final = ("lifecycle.k8s.io", "v1alpha1")
 HEARTBEAT_SPACING: Final = timedelta(seconds=20)
 """Heartbeats should not come more often (API reference, ``heartbeatTime``)."""
+ENDS: Final = {"TargetEvicted", "Failed"}
+"""Conditions either of which, when True, ends an eviction."""
 MAX_WORDS: Final = 1000
 """Bytes of the command's output in a message; the API takes 4000 characters for the whole."""
 WATCH_SECONDS: Final = 240
@@ -45,9 +47,9 @@ _log = logging.getLogger("responder")
 def turn(eviction: Document, name: str) -> Document | None:
     """The entry of the responder ``name`` in ``status.responders``, if it has work to do."""
     status = eviction.get("status") or {}
-    has_ended = any(condition["status"] == "True" for condition in status.get("conditions") or ())
+    true = {each["type"] for each in status.get("conditions") or () if each["status"] == "True"}
     states = {each["name"]: each["state"] for each in status.get("targetResponders") or ()}
-    if has_ended or states.get(name) != "Active":
+    if true & ENDS or states.get(name) != "Active":
         return None
     entries = (entry for entry in status.get("responders") or () if entry["name"] == name)
     entry: Document | None = next(entries, None)
