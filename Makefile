@@ -10,10 +10,10 @@ CODE := rules webhook controller certs cli tests examples
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo test check format lint types layers fast-tests e2e fix fuzz chaos bench \
-	controlplane rule docs lock clean
+	bench-webhook bench-controller controlplane rule docs lock clean
 
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## Make the virtual environment from the hash-locked requirements
 
@@ -66,8 +66,14 @@ fuzz: setup ## Send mutated request bodies to a running webhook
 chaos: setup ## 500 evictions while controller and API server are killed and restarted
 	$(BIN)/pytest tests/controller/test_e2e_chaos.py
 
-bench: setup ## Compare with a webhook in Go; prints a table, writes build/bench.json
+bench: bench-webhook bench-controller ## Compare with what is written in Go; prints tables
+
+bench-webhook: setup ## The webhook beside one in Go; writes build/bench.json
 	$(BIN)/python -m tests.bench
+
+SIZES ?= 250 1000 4000
+bench-controller: setup ## The controller beside the reference (SIZES=…); writes build/bench-controller.json
+	$(BIN)/python -m tests.controller.bench $(SIZES)
 
 controlplane: setup ## Run a real API server for yourself (MODE=native|crd|crd-1.34)
 	$(BIN)/python -m tests.controlplane up --mode $(or $(MODE),native)

@@ -1,4 +1,4 @@
-"""``make bench``: Usher beside a webhook in Go, in one run.
+"""``make bench-webhook``: Usher beside a webhook in Go, in one run.
 
 They serve TLS on one core and answer the same 4.5 kB status-update review, one after the other,
 several times; the load comes from another core. A third one ("bare") only decodes and admits. Then
@@ -33,6 +33,7 @@ OUTPUT: Final = Path("build/bench.json")
 NAMES: Final = ("usher", "go")
 LOADED: Final = (*NAMES, "bare")
 _MEMORY_STEPS: Final = 5
+_progress: Final = Console(stderr=True)
 
 Figures = dict[str, Any]
 
@@ -69,7 +70,7 @@ def throughput(folder: Path, seconds: int, rounds: int, console: Console) -> Fig
         for connections in CONNECTIONS:
             loads = {}
             for name in LOADED:
-                console.print(f"round {number + 1}: {name}, {connections} connections")
+                _progress.print(f"round {number + 1}: {name}, {connections} connections")
                 with running(name, folder) as server:
                     ready[name].append(server.ready_seconds)
                     loads[name] = _press_admitted(server, folder, connections, seconds)
@@ -123,7 +124,7 @@ def patches(folder: Path, count: int, rounds: int, console: Console) -> Figures:
         servers = {name: stack.enter_context(running(name, folder)) for name in NAMES}
         for number in range(rounds):
             for name, found in times.items():
-                console.print(f"round {number + 1}: status PATCHes, webhook: {name}")
+                _progress.print(f"round {number + 1}: status PATCHes, webhook: {name}")
                 with registered(plane, servers.get(name), folder / "ca.crt"), Patches(plane) as way:
                     for _ in range(count // 10):
                         way.send()  # warms connections and caches, not counted

@@ -1,79 +1,185 @@
-"""What many evictions at once cost: ``python -m tests.controller.bench [--mode MODE] COUNT…``.
+"""``make bench-controller``: Usher's controller beside Kubernetes' own, in one run.
 
-So many pods and EvictionRequests are there before the controller starts. There is no kubelet: a
-pod that nobody runs is gone as soon as it is evicted. Prints one line of JSON for each count.
+So many running pods, with an EvictionRequest each, are there before a controller starts; it is
+measured from its start to the last TargetEvicted. Each has an API server (1.37.2, native) and a
+fake kubelet of its own, one after the other. Prints a table, writes build/bench-controller.json.
 """
 
 import argparse
 import json
 import os
+import platform
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from tests.controller.program import Program, Users, reasons, running
-from tests.controlplane import Mode
-from tests.e2e.cluster import running_cluster
-from tests.e2e.waiting import eventually
+from rich.console import Console
+from rich.table import Table
 
+from tests.controller.contenders import (
+    CONTENDERS,
+    Contender,
+    peak_megabytes,
+    processor_seconds,
+    started,
+)
+from tests.controller.program import Users, add_node, reasons
+from tests.controlplane import ControlPlane, Mode, binary_path
+from tests.e2e.api import Object
+from tests.e2e.cluster import Cluster
+
+OUTPUT: Final = Path("build/bench-controller.json")
+SIZES: Final = (250, 1000, 4000)
 _CLIENTS: Final = 6
+_PATIENCE_SECONDS: Final = 1800.0
+_WRITES: Final = ("create", "patch", "update", "delete")
 
+Figures = dict[str, Any]
 
-def measure(mode: Mode, count: int) -> dict[str, Any]:
-    """Seconds, processor seconds, memory at its peak, and writes for each eviction."""
-    with (
-        running_cluster(mode) as cluster,
-        tempfile.TemporaryDirectory() as folder,
-        ThreadPoolExecutor(_CLIENTS) as clients,
-    ):
-        users = Users(cluster)
-
-        def prepare(number: int) -> None:
-            users.request(users.create_pod(f"web-{number}"), f"drain-{number}")
-
-        list(clients.map(prepare, range(count)))
-        with running(cluster, Path(folder), "--log-level", "info") as program:
-            program.wait_for_lead()
-            began = time.monotonic()
-            eventually(lambda: _evicted(users) == count, "all pods are evicted")
-            seconds = time.monotonic() - began
-            writes = program.metric("usher_controller_writes_total")
-            return {
-                "mode": str(mode),
-                "evictions": count,
-                "seconds": round(seconds, 1),
-                "writesPerEviction": round(writes / count, 2),
-                **_used(program),
-            }
-
-
-def _evicted(users: Users) -> int:
-    # Asking is work for the API server as well, the more the more there is.
-    time.sleep(1)
-    return sum("PodDeleted" in reasons(request) for request in users.list("evictionrequests"))
-
-
-def _used(program: Program) -> dict[str, Any]:
-    proc = Path(f"/proc/{program.pid}")
-    fields = (proc / "stat").read_text().rpartition(")")[2].split()
-    ticks = int(fields[11]) + int(fields[12])
-    peak = next(s for s in (proc / "status").read_text().splitlines() if s.startswith("VmHWM"))
-    return {
-        "processorSeconds": round(ticks / os.sysconf("SC_CLK_TCK"), 1),
-        "peakMegabytes": round(int(peak.split()[1]) / 1024),
-    }
+_progress = Console(stderr=True)
 
 
 def main() -> None:
-    """Measure for each count that was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--mode", type=Mode, choices=list(Mode), default=Mode.NATIVE)
-    parser.add_argument("counts", type=int, nargs="*", default=[250, 1000])
-    options = parser.parse_args()
-    for count in options.counts:
-        print(json.dumps(measure(options.mode, count)), flush=True)
+    """Measure every size that was asked for, and report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "sizes", type=int, nargs="*", default=SIZES, help="numbers of pods (default: 250 1000 4000)"
+    )
+    sizes: Sequence[int] = parser.parse_args().sizes
+    for name in ("reference-controllers", "kwok"):
+        binary_path(name)
+    runs = [measure(contender, size) for size in sizes for contender in CONTENDERS]
+    Console().print(_table(runs))
+    Console().print(
+        "writes: to the API server, for each eviction\ngrowth: seconds for each eviction, "
+        "in relation to the smallest number"
+    )
+    OUTPUT.parent.mkdir(exist_ok=True)
+    OUTPUT.write_text(json.dumps({"machine": _machine(), "runs": runs}, indent=2) + "\n")
+    Console().print(f"written to {OUTPUT}")
+
+
+def measure(contender: Contender, size: int) -> Figures:
+    """What ``size`` evictions cost one controller."""
+    with (
+        ControlPlane(Mode.NATIVE, audit=True, audit_bodies=False) as plane,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        cluster = Cluster(plane)
+        add_node(cluster)
+        users = Users(cluster)
+        _prepare(users, size, contender.name)
+        began = datetime.now(UTC)
+        with started(contender, plane.kubeconfig(), Path(folder)) as process:
+            pid = process.pid
+            assert pid is not None
+            _wait(_pods_left, users, f"{contender.name}: pods of {size} left", process.ensure_alive)
+            _wait(_unended, users, f"{contender.name}: requests left", process.ensure_alive)
+            usage = {"processor": processor_seconds(pid), "megabytes": peak_megabytes(pid)}
+        cluster.close()
+        writes = _writes(plane, contender)
+        last = max(_time(event) for event in writes if _is_about_a_request(event))
+        return {
+            "controller": contender.name,
+            "evictions": size,
+            "seconds": (last - began).total_seconds(),
+            "writes": len(writes) / size,
+            **usage,
+            "kinds": dict(Counter(map(_kind, writes))),
+        }
+
+
+def _prepare(users: Users, size: int, name: str) -> None:
+    _progress.print(f"{name}: making {size} pods and as many requests")
+
+    def make(number: int) -> None:
+        users.request(users.create_pod(f"web-{number}"), f"drain-{number}")
+
+    with ThreadPoolExecutor(_CLIENTS) as clients:
+        list(clients.map(make, range(size)))
+    _wait(_idle, users, "pods to start", lambda: None)
+
+
+def _wait(
+    left: Callable[[Users], int], users: Users, what: str, check: Callable[[], object]
+) -> None:
+    """Wait until there is nothing left; asks rarely, for it is work for the API server as well."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while (number := left(users)) and time.monotonic() < deadline:
+        check()
+        _progress.print(f"{what}: {number}", end="\r")
+        time.sleep(1)
+    if number:
+        raise TimeoutError(f"{what}: {number}")
+    _progress.print(f"{what}: 0")
+
+
+def _pods_left(users: Users) -> int:
+    return _count(users, "")
+
+
+def _idle(users: Users) -> int:
+    return _count(users, "&fieldSelector=status.phase!=Running")
+
+
+def _count(users: Users, selector: str) -> int:
+    """How many pods there are, without fetching them."""
+    page = users.call("GET", f"{users.path('pods')}?limit=1{selector}").body
+    return len(page["items"]) + int(page["metadata"].get("remainingItemCount") or 0)
+
+
+def _unended(users: Users) -> int:
+    return sum("PodDeleted" not in reasons(each) for each in users.list("evictionrequests"))
+
+
+def _writes(plane: ControlPlane, contender: Contender) -> list[Object]:
+    return [
+        event
+        for event in plane.audit_events()
+        if event.get("userAgent") == contender.user_agent
+        and event["stage"] == "ResponseComplete"
+        and event["verb"] in _WRITES
+    ]
+
+
+def _is_about_a_request(event: Object) -> bool:
+    return bool(event["objectRef"]["resource"] == "evictionrequests")
+
+
+def _time(event: Object) -> datetime:
+    return datetime.fromisoformat(event["stageTimestamp"])
+
+
+def _kind(event: Object) -> str:
+    reference = event["objectRef"]
+    resource = "/".join(filter(None, (reference["resource"], reference.get("subresource"))))
+    return f"{event['verb']} {resource} {event['responseStatus']['code']}"
+
+
+def _table(runs: Sequence[Figures]) -> Table:
+    table = Table("evictions", "controller", "seconds", "writes", "peak MB", "CPU s", "growth")
+    first = {run["controller"]: run for run in reversed(runs)}
+    for run in runs:
+        smallest = first[run["controller"]]
+        pace, least = (each["seconds"] / each["evictions"] for each in (run, smallest))
+        table.add_row(
+            str(run["evictions"]),
+            run["controller"],
+            *(f"{run[field]:.1f}" for field in ("seconds", "writes")),
+            f"{run['megabytes']:.0f}",
+            f"{run['processor']:.1f}",
+            f"{pace / least:.2f}",
+        )
+    return table
+
+
+def _machine() -> Figures:
+    return {"cores": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()}
 
 
 if __name__ == "__main__":
