@@ -170,6 +170,11 @@ class Inquiry:
         return self._policy.of(rule, self._user.groups)
 
 
+def judges_deletion(kind: type[Judged]) -> bool:
+    """Whether any rule looks at deletions of ``kind``."""
+    return bool(_CHECKS[kind, "delete"])
+
+
 def _slot(request: Request) -> str | None:
     if request.subresource == STATUS:
         return "update_status" if request.operation == Operation.UPDATE else None

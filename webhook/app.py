@@ -13,6 +13,7 @@ import structlog
 
 from rules.evaluate import Policy
 from webhook.connection import Connections
+from webhook.facts import Cluster, FactFinder, Offline
 from webhook.handler import Validator
 from webhook.health import Health
 from webhook.metrics import Board
@@ -67,13 +68,15 @@ class Server:
         board: Board,
         worker: int = 0,
         clock: Callable[[], datetime] = now,
+        cluster: Cluster | None = None,
     ) -> None:
         self._settings = settings
         self._certificate = certificate
         self._board = board
         self._row = board.row(worker)
         self._clock = clock
-        validator = Validator(settings, policy, self._row, clock)
+        finder = FactFinder(cluster, self._row) if cluster is not None else Offline()
+        validator = Validator(settings, policy, self._row, clock, finder)
         self._pool = Connections(validator, settings)
 
     async def serve(self, sockets: Sequence[socket.socket], shutdown: Shutdown) -> None:

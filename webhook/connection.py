@@ -12,11 +12,12 @@ how much of these is held in memory.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from email.utils import formatdate
 from http import HTTPStatus
+from math import inf
 from time import perf_counter
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 from aiohttp import hdrs
@@ -53,13 +54,18 @@ class Reply(NamedTuple):
 
 
 class Application(Protocol):
-    """What answers requests. Its methods return at once and never raise."""
+    """What answers requests. Its methods return at once, and never raise."""
 
     def begin(self, head: RawRequestMessage) -> Reply | float:
         """Answer a request by its head alone, or say how many seconds its body may take."""
 
-    def answer(self, head: RawRequestMessage, body: bytes, began: float) -> Reply:
-        """Answer a complete request; its head was complete at ``began`` (``perf_counter``)."""
+    def answer(
+        self, head: RawRequestMessage, body: bytes, began: float
+    ) -> Reply | Coroutine[Any, Any, Reply]:
+        """Answer a complete request; its head was complete at ``began`` (``perf_counter``).
+
+        A coroutine for one that can't be answered at once; it keeps its own time, and never raises.
+        """
 
     def refuse(self, status: int, detail: str) -> Reply:
         """The answer to a request that can't be had; ``detail`` says what is wanted."""
@@ -76,7 +82,7 @@ class Connections:
         self.settings = settings
         self.open: set[Connection] = set()
         self.waiting = 0
-        """How many requests wait for their bodies."""
+        """How many requests wait for their bodies, or for what their verdict depends on."""
         self.buffered = 0
         """How many bytes of unfinished bodies are held."""
         self.turned_away = 0
@@ -93,7 +99,7 @@ class Connections:
 
     @property
     def full(self) -> bool:
-        """Whether no further request may wait for its body."""
+        """Whether no further request may wait."""
         return self.waiting >= self.settings.concurrency or self.buffered > MAX_BUFFERED
 
     def turn_away(self) -> Reply:
@@ -131,9 +137,12 @@ class Connections:
 
 
 class Connection(BaseProtocol):
-    """One connection. It is idle, or reads a head, or a body, or drops what it won't read."""
+    """One connection: idle, or reading a request, or awaiting a verdict, or dropping the rest."""
 
-    __slots__ = ("_closing", "_exchange", "_held", "_pool", "_reading_head", "expires")
+    __slots__ = (
+        "_closing", "_exchange", "_held", "_later", "_overtaken", "_pool", "_reading_head",
+        "expires",
+    )  # fmt: skip
 
     def __init__(self, pool: Connections) -> None:
         loop = asyncio.get_running_loop()
@@ -142,6 +151,11 @@ class Connection(BaseProtocol):
         self._pool = pool
         self._exchange: tuple[RawRequestMessage, StreamReader, float] | None = None
         self._held = 0
+        self._later: asyncio.Task[None] | None = None
+        """Answers the request whose verdict has to wait."""
+        self._overtaken = False
+        """Whether the client sent more meanwhile. It is dropped, and the connection closes after
+        the answer: who sends before it has read must be ready to send again (RFC 9112, 9.3.2)."""
         self._reading_head = False
         self._closing = False
         self.expires = perf_counter() + IDLE_SECONDS
@@ -150,7 +164,7 @@ class Connection(BaseProtocol):
     @property
     def idle(self) -> bool:
         """Whether no request has begun."""
-        return not (self._exchange or self._reading_head or self._closing)
+        return not (self._exchange or self._later or self._reading_head or self._closing)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Join the pool."""
@@ -163,6 +177,8 @@ class Connection(BaseProtocol):
             _log.debug("connection lost amid a request", error=repr(exc))
         self._release()
         self._closing = True
+        if self._later is not None:
+            self._later.cancel()
         self._pool.lost(self)
         super().connection_lost(exc)
         self._parser = None
@@ -170,6 +186,9 @@ class Connection(BaseProtocol):
     def data_received(self, data: bytes) -> None:
         """Answer every request that ``data`` completes."""
         if self._closing or self._parser is None:
+            return
+        if self._later is not None:
+            self._overtaken = True
             return
         try:
             messages, upgraded, _ = self._parser.feed_data(data)
@@ -192,7 +211,9 @@ class Connection(BaseProtocol):
         if self._exchange is not None:
             self._proceed(*self._exchange)
         for head, payload in messages:
-            if not self._closing:
+            if self._later is not None:
+                self._overtaken = True
+            elif not self._closing:
                 self._receive(head, payload)
 
     def pause_writing(self) -> None:
@@ -273,7 +294,28 @@ class Connection(BaseProtocol):
             self._give_up(self._too_large())
         else:
             reply = self._pool.application.answer(head, payload.read_nowait(), began)
-            self._reply(reply, head, payload)
+            if isinstance(reply, Reply):
+                self._reply(reply, head, payload)
+            elif self._pool.full:
+                reply.close()
+                self._reply(self._pool.turn_away(), head, payload)
+            else:
+                self._pool.waiting += 1
+                self.expires = inf  # the coroutine keeps the time
+                self._later = asyncio.create_task(self._reply_later(reply, head, payload))
+
+    async def _reply_later(
+        self,
+        pending: Coroutine[Any, Any, Reply],
+        head: RawRequestMessage,
+        payload: StreamReader,
+    ) -> None:
+        try:
+            reply = await pending
+        finally:
+            self._pool.waiting -= 1
+            self._later = None
+        self._reply(reply, head, payload)
 
     def _too_large(self) -> Reply:
         limit = self._pool.settings.max_body
@@ -286,6 +328,7 @@ class Connection(BaseProtocol):
         close = (
             head.should_close
             or head.upgrade
+            or self._overtaken
             or self._pool.draining
             or head.version != HttpVersion11
         )

@@ -1,11 +1,13 @@
 """One request of an API server, from its bytes to the bytes of the answer."""
 
+import asyncio
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 from functools import lru_cache
 from http import HTTPMethod, HTTPStatus
+from math import inf
 from time import perf_counter
 from typing import Any, Final
 from urllib.parse import parse_qs
@@ -15,8 +17,10 @@ from aiohttp import hdrs
 from aiohttp.http import RawRequestMessage
 
 from rules.decode import DecodeError, load
-from rules.evaluate import ADMITTED, Policy, Verdict, evaluate
+from rules.evaluate import ADMITTED, Inquiry, Policy, Verdict
+from rules.facts import NO_FACTS
 from webhook.connection import TEXT, Reply
+from webhook.facts import Finder, SilentClusterError
 from webhook.metrics import Row
 from webhook.review import Review, cut, decision, decode, encode, outcome, printable
 from webhook.settings import ANSWER_MARGIN_SECONDS, Settings
@@ -37,13 +41,19 @@ class Validator:
     """Judges admission reviews. Every method returns at once; none raises."""
 
     def __init__(
-        self, settings: Settings, policy: Policy, row: Row, clock: Callable[[], datetime]
+        self,
+        settings: Settings,
+        policy: Policy,
+        row: Row,
+        clock: Callable[[], datetime],
+        finder: Finder,
     ) -> None:
         self._max_body = settings.max_body
         self._timeout = settings.timeout
         self._policy = policy
         self._row = row
         self._clock = clock
+        self._finder = finder
 
     def begin(self, head: RawRequestMessage) -> Reply | float:
         """Refuse what is no admission review by its head, or say how long its body may take."""
@@ -64,8 +74,10 @@ class Validator:
             )
         return min(seconds, self._timeout)
 
-    def answer(self, head: RawRequestMessage, body: bytes, began: float) -> Reply:
-        """Judge the review in ``body``."""
+    def answer(
+        self, head: RawRequestMessage, body: bytes, began: float
+    ) -> Reply | Coroutine[Any, Any, Reply]:
+        """Judge the review in ``body``; a coroutine where a guard has to ask the cluster first."""
         review = None
         try:
             if _coding(head) == "gzip":
@@ -75,20 +87,48 @@ class Validator:
                     return self.refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
                 body = plain
             review = decode(load(body), self._clock())
-            verdict = evaluate(review.request, self._policy) if review.request else ADMITTED
-            reply = Reply(HTTPStatus.OK, encode(review, verdict))
+            if review.request is None:
+                return self._decide(review, ADMITTED, began)
+            inquiry = Inquiry(review.request, self._policy)
+            questions = inquiry.questions()
+            facts = self._finder.recall(review.user, questions) if questions else NO_FACTS
+            if facts is not None:
+                return self._decide(review, inquiry.verdict(facts), began)
         except DecodeError as error:
             _log.info("refused", code=400, error=str(error))
             return self.refuse(HTTPStatus.BAD_REQUEST, str(error))
         except Exception:  # noqa: BLE001 - our bug, whatever it is: failurePolicy decides
-            _log.exception("failed", uid=review.uid if review else "")
-            return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error; see the log")
+            return self._fail(review)
+        seconds = min(_seconds(head.path) or inf, self._timeout)
+        return self._answer_later(review, inquiry, began, seconds)
+
+    async def _answer_later(
+        self, review: Review, inquiry: Inquiry, began: float, seconds: float
+    ) -> Reply:
+        try:
+            async with asyncio.timeout(seconds - (perf_counter() - began)):
+                facts = await self._finder.find(review.user, inquiry.questions())
+            return self._decide(review, inquiry.verdict(facts), began)
+        except (SilentClusterError, TimeoutError) as error:
+            # No verdict is no denial either: failurePolicy decides.
+            _log.error("the cluster does not answer", uid=review.uid, error=str(error) or "in time")
+            detail = "the cluster gave no answer on which the verdict depends; see the log"
+            return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
+        except Exception:  # noqa: BLE001 - as above
+            return self._fail(review)
+
+    def _decide(self, review: Review, verdict: Verdict, began: float) -> Reply:
+        reply = Reply(HTTPStatus.OK, encode(review, verdict))
         self._row.judged(review, verdict, perf_counter() - began)
         if verdict.violations:
             _log.info(**_line(review, verdict))
         elif review.request is None:
             _log.debug("not ours", uid=review.uid, kind=review.kind, group=review.group)
         return reply
+
+    def _fail(self, review: Review | None) -> Reply:
+        _log.exception("failed", uid=review.uid if review else "")
+        return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error; see the log")
 
     def refuse(self, status: int, detail: str) -> Reply:
         """Count and answer a request that can't be judged."""
@@ -186,7 +226,7 @@ def _line(review: Review, verdict: Verdict) -> dict[str, Any]:
         "event": {"deny": "denied", "warn": "warned"}.get(decided, "audited"),
         "uid": review.uid,
         "rules": list(dict.fromkeys(violation.rule for violation in shown)),
-        "user": review.user,
+        "user": review.user.name,
         "operation": review.operation.value,
         "group": review.group,
         "resource": review.resource,

@@ -22,7 +22,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from rules.catalog import RULES
+from rules.catalog import GUARDS, RULES
 from rules.decode import SHAPES
 from rules.evaluate import Verdict
 from rules.request import STATUS, Operation
@@ -49,6 +49,7 @@ _VALUES: Final = (
     ("false", "true"),
 )
 _FAILED: Final[Labels] = ("", "", "", "error", "false")
+_FACT_SOURCES: Final = ("memory", "cluster", "failed")
 _VIOLATIONS: Final = tuple(product(RULES, (Enforcement.DENY, Enforcement.WARN, Enforcement.AUDIT)))
 
 
@@ -72,6 +73,8 @@ class _Layout:
         self.errors = {status: self._take() for status in STATUSES}
         self.shed = self._take()
         self.reload_failures = self._take()
+        self.facts = {source: self._take() for source in _FACT_SOURCES}
+        self.unanswered = {name: self._take() for name in GUARDS}
         self.starts = self._take()
         self.waiting = self._take()
         self.connections = self._take()
@@ -120,7 +123,9 @@ class Row:
         cells[start + _SUM] += seconds
         cells[start + _FIRST_BUCKET + bisect_left(BUCKETS, seconds)] += 1
         for violation in verdict.violations:
-            self._cells[_AT.violations[violation.rule, violation.enforcement]] += 1
+            cells[_AT.violations[violation.rule, violation.enforcement]] += 1
+        for guard in verdict.unanswered:
+            cells[_AT.unanswered[guard]] += 1
 
     def failed(self, status: int) -> None:
         """Count a request that got the HTTP ``status`` instead of a verdict."""
@@ -129,6 +134,14 @@ class Row:
     def shed(self) -> None:
         """Count a request that was refused because too many were waiting; it failed, too."""
         self._cells[_AT.shed] += 1
+
+    def recalled(self, count: int) -> None:
+        """Count facts that were remembered."""
+        self._cells[_AT.facts["memory"]] += count
+
+    def asked(self, *, failed: bool) -> None:
+        """Count a question to the cluster, and whether it ``failed``."""
+        self._cells[_AT.facts["failed" if failed else "cluster"]] += 1
 
     def reload_failed(self) -> None:
         """Count a new certificate that could not be used."""
@@ -184,6 +197,12 @@ class Board(Collector):
         yield self._labelled(
             "violations", "Broken rules.", ("rule", "enforcement"), _AT.violations.items()
         )
+        unanswered = (((name,), place) for name, place in _AT.unanswered.items())
+        yield self._labelled(
+            "guards_unanswered", "Guards left out, for want of an answer.", ("rule",), unanswered
+        )
+        facts = (((source,), place) for source, place in _AT.facts.items())
+        yield self._labelled("facts", "Answers to the questions of guards.", ("source",), facts)
         errors = (((str(status),), place) for status, place in _AT.errors.items())
         yield self._labelled("errors", "Requests without a verdict.", ("code",), errors)
         for name, text, value in (

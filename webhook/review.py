@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from rules.decode import SHAPES, DecodeError, Shape, decode_object
-from rules.evaluate import Verdict, Violation
+from rules.evaluate import Verdict, Violation, judges_deletion
 from rules.field import Path
 from rules.request import STATUS, Operation, Request, User
 from rules.rule import Enforcement, Outcome
@@ -51,7 +51,7 @@ class Review(NamedTuple):
     subresource: str
     name: str
     namespace: str
-    user: str
+    user: User
     dry_run: bool
     request: Request | None
 
@@ -77,7 +77,7 @@ def decode(raw: Any, now: datetime) -> Review:
     judged = None
     shape = _shape(kind, resource, subresource)
     if shape is not None:
-        new, old = _objects(request, operation)
+        new, old = _objects(request, operation, shape)
         judged = Request(
             operation=operation,
             now=now,
@@ -100,7 +100,7 @@ def decode(raw: Any, now: datetime) -> Review:
         subresource=subresource,
         name=name,
         namespace=namespace,
-        user=user.name,
+        user=user,
         dry_run=dry_run,
         request=judged,
     )
@@ -177,24 +177,47 @@ def _user(info: Any) -> User:
     """The caller; nobody, whom no identity rule admits, where any part of ``info`` is strange."""
     if type(info) is not dict:
         return User()
-    name, uid, groups = info.get("username", ""), info.get("uid", ""), info.get("groups", [])
-    if type(name) is not str or type(uid) is not str or type(groups) is not list:
+    name, uid, extra = info.get("username", ""), info.get("uid", ""), info.get("extra", {})
+    groups = _texts(info.get("groups", []))
+    if type(name) is not str or type(uid) is not str or groups is None or type(extra) is not dict:
         return User()
-    if not all(type(group) is str for group in groups):
-        return User()
-    return User(name, tuple(groups), uid)
+    extras: list[tuple[str, tuple[str, ...]]] = []
+    for key, values in extra.items():
+        texts = _texts(values)
+        if texts is None:
+            return User()
+        extras.append((key, texts))
+    return User(name, groups, uid, tuple(extras))
 
 
-def _objects(request: Mapping[str, Any], operation: Operation) -> tuple[Any, Any]:
+def _texts(value: Any) -> tuple[str, ...] | None:
+    """``value`` as texts; None where it is no list of these."""
+    if type(value) is not list or not all(type(item) is str for item in value):
+        return None
+    return tuple(value)
+
+
+def _objects(request: Mapping[str, Any], operation: Operation, shape: Shape) -> tuple[Any, Any]:
     """The objects to judge; None for those that this operation does not judge."""
     new, old = request.get("object"), request.get("oldObject")
     if new is None and operation in _JUDGED:
         raise DecodeError(f"must be set on {operation}", _REQUEST.child("object"))
     if old is None and operation in (Operation.UPDATE, Operation.DELETE):
         raise DecodeError(f"must be set on {operation}", _REQUEST.child("oldObject"))
+    if operation == Operation.DELETE and judges_deletion(shape.model):
+        return None, old if _is_readable(shape, old) else None
     if operation not in _JUDGED:
         return None, None
     return new, old if operation == Operation.UPDATE else None
+
+
+def _is_readable(shape: Shape, document: Any) -> bool:
+    """Whether a stored object can be judged; who wants to be rid of a broken one must not wait."""
+    try:
+        decode_object(shape, _object(document, _REQUEST))
+    except DecodeError:
+        return False
+    return True
 
 
 def _shaped(shape: Shape, document: Any, key: str) -> Any:
@@ -279,8 +302,10 @@ def _cause(violation: Violation) -> dict[str, str]:
 
 
 def _own_name(request: Request | None) -> str:
-    # A mutating call for an object with generateName carries no name.
-    return request.object.metadata.name if request is not None and request.object else ""
+    # A mutating call for an object with generateName carries no name, and deletions of a whole
+    # collection none either.
+    judged = (request.object or request.old_object) if request is not None else None
+    return judged.metadata.name if judged is not None else ""
 
 
 def warnings(messages: Iterable[str]) -> list[str]:
@@ -317,13 +342,17 @@ def _is_control(character: str) -> bool:
 
 def _annotations(verdict: Verdict) -> dict[str, str]:
     if not verdict.violations:
-        return {"verdict": "allow"}
+        return {"verdict": "allow"} | _unanswered(verdict)
     rules = dict.fromkeys(violation.rule for violation in verdict.violations)
     return {
         "verdict": decision(verdict),
         "rules": ",".join(rules),
         "violations": _listed(verdict.violations),
-    }
+    } | _unanswered(verdict)
+
+
+def _unanswered(verdict: Verdict) -> dict[str, str]:
+    return {"unanswered": ",".join(verdict.unanswered)} if verdict.unanswered else {}
 
 
 def _listed(violations: tuple[Violation, ...]) -> str:

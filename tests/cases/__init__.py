@@ -46,9 +46,9 @@ class Case:
     wanted: frozenset[Wanted]
     user: User = SUPERUSER
     may: Mapping[str, Sequence[str]] | None = None
-    """Verb → names for which ``user`` has the permission; None where a case is not about that."""
+    """Verb → names for which ``user`` has the permission; None for all of them."""
     pods: Mapping[str, LivePod] | None = None
-    """The pods that exist; None where a case is not about that."""
+    """The pods that exist; None where all is as the write has it."""
 
     @property
     def id(self) -> str:
@@ -58,14 +58,17 @@ class Case:
     def denied(self) -> bool:
         return any(wanted.enforcement == "deny" for wanted in self.wanted)
 
-
     def fact(self, question: Question) -> Answer:
-        """The answer to ``question``; KeyError where the case leaves it open."""
-        if isinstance(question, PodLookup) and self.pods is not None:
+        """What a cluster answers to ``question``."""
+        if isinstance(question, Permission):
+            names = set(question.names)
+            return self.may is None or not names.isdisjoint(self.may.get(question.verb, ()))
+        assert isinstance(question, PodLookup)
+        if self.pods is not None:
             return self.pods.get(question.name)
-        if isinstance(question, Permission) and self.may is not None:
-            return not set(question.names).isdisjoint(self.may.get(question.verb, ()))
-        raise KeyError(question)
+        # A new request asks for a pod that is there; an eviction that ends, for one that is gone.
+        uid = self.object["spec"].get("target", {}).get("pod", {}).get("uid", "")
+        return LivePod(uid) if self.operation == "CREATE" else None
 
 
 def case_files() -> list[Path]:

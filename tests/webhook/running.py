@@ -21,6 +21,7 @@ from certs.issue import Authority, Pair, issue_authority, issue_serving
 from rules.evaluate import Policy
 from tests.webhook.reviews import NOW, encoded
 from webhook.app import Server, Shutdown, serve_health
+from webhook.facts import Cluster
 from webhook.listening import listen
 from webhook.metrics import Board
 from webhook.settings import Settings
@@ -140,6 +141,7 @@ def running(
     clock: Callable[[], datetime] = lambda: NOW,
     authority: Authority | None = None,
     ready: int = 200,
+    cluster: Cluster | None = None,
     **changes: Any,
 ) -> Iterator[Running]:
     """Run a server; ``changes`` are settings. Its clock stands still.
@@ -163,7 +165,7 @@ def running(
     )
     certificate, board = ServingCertificate(settings), Board(1)
     sockets, health = listen(settings.bind, 0)[0], listen(settings.health_bind, 0)[0]
-    server = Server(settings, policy, certificate, board, clock=clock)
+    server = Server(settings, policy, certificate, board, clock=clock, cluster=cluster)
     told: list[Callable[[], None]] = []
     begun = threading.Event()
 

@@ -24,7 +24,8 @@ EVICTION = ("lifecycle.k8s.io", "v1alpha1", "Eviction")
 
 @pytest.mark.parametrize("api_version", ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"])
 def test_it_answers_in_the_version_that_was_asked(site: Running, api_version: str) -> None:
-    answer = site.call(creation(api_version=api_version))
+    nothing_new = heartbeat("2026-07-01T11:59:00Z", api_version=api_version)
+    answer = site.call(nothing_new)
     assert answer.status == 200
     assert answer.headers["Content-Type"] == "application/json"
     assert json.loads(answer.body) == {

@@ -1,0 +1,202 @@
+"""Gets the facts that guards ask for: in parallel, remembered where that is safe, in time.
+
+A fact that a denying guard asks for must be had: otherwise the request fails, and failurePolicy
+decides. One that only leads to a warning may be some seconds old, and may be missing.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from time import monotonic
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+
+import structlog
+from cachetools import TLRUCache
+
+from rules.facts import NO_FACTS, Answer, Facts, LivePod, Permission, PodLookup, Question
+from rules.request import User
+from webhook.metrics import Row
+
+ALLOWED_SECONDS: Final = 60.0
+"""How long a granted permission is believed; a revoked one works so much longer. Our own choice:
+API servers that ask a webhook themselves believe it for 5 minutes (``--authorization-webhook-cache-
+authorized-ttl``)."""
+DENIED_SECONDS: Final = 10.0
+"""How long a refused permission is believed: whoever has just been granted it should not wait. Our
+own choice; API servers have 30 s (``--authorization-webhook-cache-unauthorized-ttl``)."""
+POD_SECONDS: Final = 5.0
+"""How long a pod is believed to be what it was, where a warning depends on it. Our own choice."""
+MAX_REMEMBERED: Final = 8192
+"""Permissions, and pods, that a worker remembers: some 4 MB when full. Our own choice."""
+
+_log = structlog.get_logger()
+
+
+class SilentClusterError(Exception):
+    """The cluster gave no answer to a question on which a verdict depends."""
+
+
+class Cluster(Protocol):
+    """What the API server is asked. Any exception but a cancellation means: no answer."""
+
+    async def has_permission(self, user: User, permission: Permission, name: str) -> bool:
+        """Whether ``user`` has ``permission`` under ``name`` (SubjectAccessReview)."""
+
+    async def find_pod(self, lookup: PodLookup) -> LivePod | None:
+        """The pod, as the API server has it now."""
+
+
+class _Access(NamedTuple):
+    """One SubjectAccessReview."""
+
+    user: User
+    permission: Permission
+    name: str
+
+
+_Key: TypeAlias = _Access | PodLookup
+
+
+class Finder(Protocol):
+    """Answers the questions of guards; in these, True marks what must be had."""
+
+    def recall(self, user: User, questions: Mapping[Question, bool]) -> Facts | None:
+        """The answers to ``questions``, if the cluster need not be asked."""
+
+    async def find(self, user: User, questions: Mapping[Question, bool]) -> Facts:
+        """The answers to ``questions``; those that need not be had may be left out.
+
+        Raises SilentClusterError if one that must be had could not be had.
+        """
+
+
+class Offline:
+    """A finder without a cluster, which leaves the guards out that need one."""
+
+    def recall(self, user: User, questions: Mapping[Question, bool]) -> Facts:  # noqa: ARG002
+        """Nothing is known."""
+        return NO_FACTS
+
+    async def find(self, user: User, questions: Mapping[Question, bool]) -> Facts:
+        """Nothing can be found out."""
+        return self.recall(user, questions)
+
+
+class FactFinder:
+    """Answers questions out of a memory and from a cluster, and counts on ``row`` what it took."""
+
+    def __init__(self, cluster: Cluster, row: Row) -> None:
+        self._cluster = cluster
+        self._row = row
+        self._memory: TLRUCache[_Key, Answer] = TLRUCache(
+            MAX_REMEMBERED, lambda _, answer, now: now + _seconds(answer), monotonic
+        )
+        self._asked: dict[_Key, asyncio.Task[Answer]] = {}
+
+    def recall(self, user: User, questions: Mapping[Question, bool]) -> Facts | None:
+        """The answers to ``questions``, if all are remembered."""
+        answers: dict[Question, Answer] = {}
+        for question, must in questions.items():
+            found = self._recall(user, question, must=must)
+            if found is None:
+                return None
+            answers[question] = found[0]
+        self._row.recalled(len(answers))
+        return Facts(answers)
+
+    async def find(self, user: User, questions: Mapping[Question, bool]) -> Facts:
+        """The answers to ``questions``, asked in parallel.
+
+        The names of one permission are asked one after another: the first is mostly enough.
+        Raises SilentClusterError as :class:`Finder` has it.
+        """
+        tasks = {
+            question: asyncio.ensure_future(self._find(user, question, must=must))
+            for question, must in questions.items()
+        }
+        try:
+            await asyncio.wait(tasks.values())
+        finally:
+            for task in tasks.values():
+                task.cancel()
+        answers: dict[Question, Answer] = {}
+        for question, task in tasks.items():
+            error = task.exception()
+            if error is None:
+                answers[question] = task.result()
+            elif questions[question]:
+                raise SilentClusterError(
+                    f"{_words(question)}: {error or type(error).__name__}"
+                ) from error
+            else:
+                _log.warning("not known", question=_words(question), error=repr(error))
+        return Facts(answers)
+
+    def _recall(self, user: User, question: Question, *, must: bool) -> tuple[Answer] | None:
+        """The remembered answer in a tuple of its own; None if there is none good enough."""
+        if isinstance(question, PodLookup):
+            if must or question not in self._memory:
+                return None
+            return (self._memory[question],)
+        assert isinstance(question, Permission)  # noqa: S101 - who asks is never a question here
+        known = [self._memory.get(key) for key in _accesses(user, question)]
+        if True in known:
+            return (True,)
+        return None if None in known else (False,)
+
+    async def _find(self, user: User, question: Question, *, must: bool) -> Answer:
+        found = self._recall(user, question, must=must)
+        if found is not None:
+            self._row.recalled(1)
+            return found[0]
+        if isinstance(question, Permission):
+            return await self._find_permission(user, question)
+        assert isinstance(question, PodLookup)  # noqa: S101 - as above
+        # An answer that is already on its way may be older than what the request claims.
+        return await self._ask(question, lambda: self._cluster.find_pod(question), anew=must)
+
+    async def _find_permission(self, user: User, permission: Permission) -> bool:
+        """Ask under each name, the full one first: it is the one that most roles list."""
+        for key in _accesses(user, permission):
+            known = self._memory.get(key)
+            if known is None:
+                known = await self._ask(key, partial(self._cluster.has_permission, *key))
+            if known is True:
+                return True
+        return False
+
+    async def _ask(
+        self, key: _Key, ask: Callable[[], Coroutine[Any, Any, Answer]], *, anew: bool = False
+    ) -> Answer:
+        """Ask the cluster; unless ``anew``, once however many want to know it at the same time."""
+        task = None if anew else self._asked.get(key)
+        if task is None:
+            task = self._asked[key] = asyncio.create_task(ask())
+            task.add_done_callback(lambda done: self._remember(key, done))
+        return await asyncio.shield(task)
+
+    def _remember(self, key: _Key, task: asyncio.Task[Answer]) -> None:
+        if self._asked.get(key) is task:
+            del self._asked[key]
+        failed = task.cancelled() or task.exception() is not None
+        self._row.asked(failed=failed)
+        if not failed:
+            self._memory[key] = task.result()
+
+
+def _seconds(answer: Answer) -> float:
+    if isinstance(answer, bool):
+        return ALLOWED_SECONDS if answer else DENIED_SECONDS
+    return POD_SECONDS
+
+
+def _accesses(user: User, permission: Permission) -> list[_Access]:
+    return [_Access(user, permission, name) for name in permission.names]
+
+
+def _words(question: Question) -> str:
+    if isinstance(question, PodLookup):
+        return f"is there a pod {question.name} in namespace {question.namespace}?"
+    if isinstance(question, Permission):
+        return f"is there the permission {question.rule} in namespace {question.namespace}?"
+    return "who writes?"
