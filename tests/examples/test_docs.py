@@ -1,10 +1,8 @@
 """What docs/responders.md says is what happens."""
 
 import copy
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -14,45 +12,28 @@ import yaml
 
 from tests.cli.conftest import Usher
 from tests.examples.responding import EXAMPLES, documents
+from tests.examples.shell import blocks, page, run_shell
 
-ROOT: Final = EXAMPLES.parent
-PAGE: Final = (ROOT / "docs" / "responders.md").read_text(encoding="utf-8")
+PAGE: Final = page("responders.md")
 NOW: Final = "2026-07-01T12:02:00Z"
 
 Document = dict[str, Any]
 
 
-def blocks(language: str) -> list[str]:
-    """The blocks of the page in ``language``."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-
-
 def _yaml_block(mark: str) -> str:
-    (found,) = (block for block in blocks("yaml") if mark in block)
+    (found,) = (block for block in blocks(PAGE, "yaml") if mark in block)
     return found
 
 
 def _shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run ``script`` where the examples and ``stored.yaml`` are, with ``usher`` on the path."""
-    programs = folder / "programs"
-    programs.mkdir()
-    (programs / "usher").write_text(f'#!/bin/sh\nexec {sys.executable} -m cli.main "$@"\n')
-    (programs / "usher").chmod(0o755)
+    """Run ``script`` where the examples and ``stored.yaml`` are."""
     (folder / "examples").symlink_to(EXAMPLES)
     (folder / "stored.yaml").write_text(_yaml_block("# stored.yaml"))
-    path = f"{programs}:{os.environ['PATH']}"
-    return subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=folder,
-        env=os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_shell(script, folder)
 
 
 def _offline() -> list[str]:
-    return [block for block in blocks("sh") if "usher validate" in block]
+    return [block for block in blocks(PAGE, "sh") if "usher validate" in block]
 
 
 @pytest.mark.parametrize("script", _offline(), ids=lambda script: script.split()[0])
@@ -62,7 +43,7 @@ def test_offline_commands(tmp_path: Path, script: str) -> None:
 
 
 def test_the_refused_report(tmp_path: Path) -> None:
-    (session,) = blocks("console")
+    (session,) = blocks(PAGE, "console")
     command, _, printed = session.partition("\n")
     preparation = next(block for block in _offline() if "changed.yaml" in block)
     run = _shell(f"{preparation}\necho ---\n{command.removeprefix('$ ')}", tmp_path)

@@ -1,49 +1,59 @@
-"""The session of docs/responders.md, in a real cluster."""
+"""The pages in a real cluster: the session of docs/responders.md, the rights of controller.md."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.controller.program import Program, reasons, states
+from tests.controller.program import running
 from tests.controlplane import binary_path
 from tests.e2e.cluster import Cluster
-from tests.examples.responding import EXAMPLES, NAME
-from tests.examples.test_docs import blocks
+from tests.e2e.waiting import eventually
+from tests.examples.responding import EXAMPLES
+from tests.examples.shell import blocks, page, run_shell
+from tests.examples.test_docs_controller import rights
 
 pytestmark = pytest.mark.e2e
 
-_STOP = "trap 'kill $(jobs -p)' EXIT\n"
+ACCOUNT = "system:serviceaccount:usher-system:usher-controller"
 
 
-def test_the_session(cluster: Cluster, controller: Program, tmp_path: Path) -> None:
-    session = [block for block in blocks("sh") if "usher validate" not in block]
-    assert len(session) == 3
-    script = _STOP + "".join(session)
+@pytest.fixture(scope="module")
+def user(cluster: Cluster) -> str:
+    """The user that has the rights of the page, and no others."""
+    namespace = {"metadata": {"name": "usher-system"}}
+    assert cluster.api("POST", "/api/v1/namespaces", namespace).ok
+    for document in rights():
+        answer = cluster.kubectl("usher-system", "apply", "-f", "-", document=document)
+        assert answer.returncode == 0, answer.stderr
+    return ACCOUNT
+
+
+def test_a_responders_session_with_a_controller_of_these_rights(
+    cluster: Cluster, user: str, tmp_path: Path
+) -> None:
+    with running(
+        cluster, tmp_path / "controller", "--lease-namespace", "usher-system", identity=user
+    ) as program:
+        program.wait_for_lead()
+        _run_session(cluster, tmp_path)
+        eventually(lambda: "ResponderCompleted" in _told(cluster), "it is told by Events")
+        assert [line for line in program.log() if "permission" in line["event"]] == []
+
+
+def _run_session(cluster: Cluster, folder: Path) -> None:
+    """Type what the page says, as admin."""
+    session = [each for each in blocks(page("responders.md"), "sh") if "validate" not in each]
+    script = "trap 'kill $(jobs -p)' EXIT\n" + "".join(session)
     if cluster.is_native:
         script = script.replace("responder-pod-crd", "responder-pod-native")
-    home = tmp_path / "home"
+    home = folder / "home"
     (home / ".kube").mkdir(parents=True)
     (home / ".kube" / "config").write_bytes(cluster.plane.kubeconfig().read_bytes())
-    (tmp_path / "kubectl").symlink_to(binary_path("kubectl"))
-    (tmp_path / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    (tmp_path / "python").chmod(0o755)
-    environment = {"HOME": str(home), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    run = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=EXAMPLES.parent,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    (folder / "examples").symlink_to(EXAMPLES)
+    run = run_shell(script, folder, binary_path("kubectl").parent, HOME=str(home))
     assert run.returncode == 0, run.stdout + run.stderr
-    ended = cluster.api(
-        "GET", "/apis/lifecycle.k8s.io/v1alpha1/namespaces/db/evictions/pod-1-db-0"
-    ).body
-    assert reasons(ended) == {"PodDeleted"}
-    assert states(ended)[NAME] == "Completed"
-    assert f"name: {NAME}" in run.stdout
     assert "Drained: promoting a replica of db-0" in run.stdout
+
+
+def _told(cluster: Cluster) -> str:
+    return str(cluster.api("GET", "/api/v1/namespaces/db/events").body)
