@@ -28,7 +28,7 @@ from tests.controller.contenders import (
     processor_seconds,
     started,
 )
-from tests.controller.program import Users, add_node, reasons
+from tests.controller.program import NODE, Users, reasons
 from tests.controlplane import ControlPlane, Mode, binary_path
 from tests.e2e.api import Object
 from tests.e2e.cluster import Cluster
@@ -71,7 +71,7 @@ def measure(contender: Contender, size: int) -> Figures:
         tempfile.TemporaryDirectory() as folder,
     ):
         cluster = Cluster(plane)
-        add_node(cluster)
+        plane.start_kubelet(NODE)
         users = Users(cluster)
         _prepare(users, size, contender.name)
         began = datetime.now(UTC)

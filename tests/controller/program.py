@@ -268,14 +268,6 @@ def present() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def add_node(cluster: Cluster) -> None:
-    """Start the fake kubelet of one node."""
-    cluster.plane.start_kubelet()
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
-    answer = cluster.api("POST", "/api/v1/nodes", node)
-    assert answer.ok, answer.message
-
-
 @contextmanager
 def prepared(mode: Mode) -> Iterator[Cluster]:
     """A cluster with an audit log, a node and Kubernetes' own controllers.
@@ -285,7 +277,7 @@ def prepared(mode: Mode) -> Iterator[Cluster]:
     try:
         with running_cluster(mode, audit=True) as cluster:
             cluster.plane.start_controller_manager()
-            add_node(cluster)
+            cluster.plane.start_kubelet(NODE)
             yield cluster
     except NoToolchainError as error:
         skip_or_fail(str(error))

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif options.command == "path":
             print(binary_path(options.name))
         else:
-            _up(Mode(options.mode), options.port)
+            _up(Mode(options.mode), options.port, options.nodes)
     except (BuildError, ProcessError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -73,6 +73,9 @@ def _parser() -> argparse.ArgumentParser:
     up.formatter_class = raw
     up.add_argument("--mode", choices=list(Mode), default=Mode.NATIVE, help="default: %(default)s")
     up.add_argument("--port", type=int, help="port of the API server (default: a free one)")
+    up.add_argument(
+        "--nodes", type=int, default=0, help="so many nodes that run pods, and controllers"
+    )
 
     path = commands.add_parser("path", help="print the path of a program, building it if needed")
     path.add_argument("name", choices=list(BINARIES), metavar="NAME", help=", ".join(BINARIES))
@@ -88,10 +91,13 @@ def _build(names: Sequence[str]) -> None:
         print(f"{name}: {binary_path(name)}")
 
 
-def _up(mode: Mode, port: int | None) -> None:
+def _up(mode: Mode, port: int | None, nodes: int) -> None:
     # A supervisor's SIGTERM must clean up as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with ControlPlane(mode, port=port, audit=True) as plane:
+        if nodes:
+            plane.start_controller_manager()
+            plane.start_kubelet(*(f"node-{number}" for number in range(nodes)))
         print(f"A {mode} control plane serves {plane.url}. In another terminal:\n")
         print(f"  export KUBECONFIG={plane.kubeconfig()}\n")
         print("Kubeconfigs of all identities (grant rights to those without by RBAC):")

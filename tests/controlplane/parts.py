@@ -4,8 +4,8 @@ import os
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
-from typing import Final
 
 from tests.controlplane.build import binary_path
 from tests.controlplane.client import ApiClient
@@ -13,8 +13,6 @@ from tests.controlplane.commands import controller_manager_arguments, kubelet_ar
 from tests.controlplane.credentials import Credentials
 from tests.controlplane.ports import HOST, PORT_ATTEMPTS, PORT_TAKEN, free_port
 from tests.controlplane.process import ChildProcess, ProcessError, wait_until
-
-_OK: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ def controller_manager(kubeconfig: Path, keys: Credentials) -> Part:
 
     def is_ready(port: int) -> bool:
         client = ApiClient(HOST, port, keys.ca_certificate)
-        return client.request("GET", "/healthz", token="")[0] == _OK
+        return client.request("GET", "/healthz", token="")[0] == HTTPStatus.OK
 
     return Part(
         "kube-controller-manager",
@@ -46,7 +44,7 @@ def kubelet(kubeconfig: Path) -> Part:
 
     def is_ready(port: int) -> bool:
         with urllib.request.urlopen(f"http://{HOST}:{port}/healthz", timeout=10) as answer:
-            return bool(answer.status == _OK)
+            return bool(answer.status == HTTPStatus.OK)
 
     return Part("kwok", lambda port: kubelet_arguments(port, kubeconfig, stages), is_ready)
 

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -172,9 +173,13 @@ class ControlPlane:
         """Stop the controller manager alone."""
         self._others.pop("kube-controller-manager").stop(patience=0)
 
-    def start_kubelet(self) -> None:
-        """Start a fake kubelet (kwok) for all nodes, until ``stop``."""
+    def start_kubelet(self, *nodes: str) -> None:
+        """Start the fake kubelet (kwok) of all nodes, until ``stop``, and create those named."""
         self._start_part(parts.kubelet(self.kubeconfig()))
+        for node in nodes:
+            status, answer = self.request("POST", "/api/v1/nodes", {"metadata": {"name": node}})
+            if status != HTTPStatus.CREATED:
+                raise ProcessError(f"no node {node}: {answer}")
 
     # Addresses and identities
 

@@ -182,10 +182,9 @@ def _pod(name: str, node: str) -> dict[str, Any]:
 def test_a_cluster_lives() -> None:
     with ControlPlane(Mode.CRD) as plane:
         plane.start_controller_manager()
-        plane.start_kubelet()
+        plane.start_kubelet("node-0")
         pids = plane.pids()
         assert {"kube-controller-manager", "kwok"} <= pids.keys()
-        assert plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "node-0"}})[0] == 201
         pods = "/api/v1/namespaces/default/pods"
         assert plane.request("POST", pods, _pod("web-0", "node-0"))[0] == 201
         eventually(
