@@ -127,7 +127,7 @@ def _has_ended(eviction: Document) -> bool:
     return any(c["status"] == "True" for c in eviction["status"]["conditions"])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.randoms(use_true_random=False))
 def test_every_eviction_ends_within_its_bound(chance: random.Random) -> None:
     trial = Trial(chance)
@@ -138,7 +138,7 @@ def test_every_eviction_ends_within_its_bound(chance: random.Random) -> None:
         assert trial.ends.get(name, HORIZON) - created <= trial.bound()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.randoms(use_true_random=False), st.integers(1, 90))
 def test_with_a_deadline_every_eviction_ends_in_time_and_none_follows(
     chance: random.Random, minutes: int

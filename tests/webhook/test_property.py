@@ -41,7 +41,6 @@ def judged(connection: ssl.SSLSocket, body: bytes) -> int:
 
 _THOROUGH = settings(
     max_examples=100,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
