@@ -149,11 +149,13 @@ class Work:
         return True
 
     async def _show_life(self) -> None:
+        settings = self._settings
         while True:
-            await self._report(lambda own: alive(own, self._words, self._settings.expect, _now()))
             self._news.clear()
+            await self._report(lambda own: alive(own, self._words, settings.expect, _now()))
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), self._settings.heartbeat.total_seconds())
+                async with asyncio.timeout(settings.heartbeat.total_seconds()):
+                    await self._news.wait()
 
     async def _drain(self) -> None:
         """Run the command until it succeeds."""
@@ -231,12 +233,15 @@ class Work:
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
     """End the command and its children, gently at first."""
-    with suppress(ProcessLookupError):
-        try:
+    try:
+        with suppress(ProcessLookupError, TimeoutError):
             os.killpg(process.pid, signal.SIGTERM)
-            await asyncio.wait_for(process.wait(), STOP_SECONDS)
-        finally:
+            async with asyncio.timeout(STOP_SECONDS):
+                await process.wait()
+    finally:
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
 
 
 def _reason(error: Exception) -> str:

@@ -30,6 +30,8 @@ def registration(
 @pytest.fixture
 def database(
     cluster: Cluster, registration: Registration, controller: Program, tmp_path: Path
-) -> Database:
+) -> Iterator[Database]:
     """A new namespace; controller and webhook care for it."""
-    return Database(cluster, registration, tmp_path)
+    database = Database(cluster, registration, tmp_path)
+    yield database
+    database.go_on()  # commands whose responder was killed wait for it

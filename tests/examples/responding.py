@@ -67,6 +67,14 @@ class Database(Users):
         path.write_text(f"cd {self.folder}\n{text}\n")
         return f"sh {path}"
 
+    def script_that_waits(self, text: str = "true") -> str:
+        """A drain command that runs ``text`` and ends after :meth:`go_on`."""
+        return self.script(f"{text}; until test -e go-on; do sleep 0.1; done")
+
+    def go_on(self) -> None:
+        """Let the drain commands end."""
+        (self.folder / "go-on").touch()
+
     def entry(self, eviction: str, name: str = NAME) -> Object:
         """What the responder ``name`` has reported; empty as long as there is no such entry."""
         found = self.get("evictions", eviction) or {}

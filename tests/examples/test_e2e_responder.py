@@ -13,7 +13,6 @@ pytestmark = pytest.mark.e2e
 
 SECOND = "mesh.example.com/drain"
 EVICTION = "pod-1-db-0"
-UNTIL_TOLD = "until test -e go-on; do sleep 0.1; done"
 
 
 def test_from_the_manifests_to_the_end(database: Database) -> None:
@@ -38,12 +37,12 @@ def test_from_the_manifests_to_the_end(database: Database) -> None:
 
 def test_life_and_estimate_are_told_while_it_lasts(database: Database) -> None:
     database.request(database.create_pod("db-0", NAME), "drain")
-    with responding(database, database.script(f"echo 40 percent; {UNTIL_TOLD}")):
+    with responding(database, database.script_that_waits("echo 40 percent")):
         eventually(lambda: "heartbeatTime" in database.entry(EVICTION), "it shows life")
         entry = database.entry(EVICTION)
         assert entry["startTime"] <= entry["heartbeatTime"]
         assert entry["startTime"] < entry["expectedCompletionTime"]
-        (database.folder / "go-on").touch()
+        database.go_on()
         database.wait_for_reason("evictions", EVICTION, "PodDeleted")
     entry = database.entry(EVICTION)
     assert entry["message"] == "Drained: 40 percent"
@@ -62,7 +61,7 @@ def test_two_in_order_of_priority(database: Database) -> None:
 
 
 def test_killed_half_way_and_started_again(database: Database) -> None:
-    drain = database.script(f"echo begun >> attempts; {UNTIL_TOLD}")
+    drain = database.script_that_waits("echo begun >> attempts")
     database.request(database.create_pod("db-0", NAME), "drain")
     first = Responder(database, drain)
     try:
@@ -72,7 +71,7 @@ def test_killed_half_way_and_started_again(database: Database) -> None:
     before = database.entry(EVICTION)
     with responding(database, drain) as second:
         eventually(lambda: second.says("our turn"), "the next one takes over")
-        (database.folder / "go-on").touch()
+        database.go_on()
         ended = database.wait_for_reason("evictions", EVICTION, "PodDeleted")
     assert states(ended) == {NAME: "Completed", EVICTOR: "Completed"}
     after = database.entry(EVICTION)
@@ -91,7 +90,7 @@ def test_failures_are_told_and_tried_again(database: Database) -> None:
 
         eventually(is_told, "the failure is told")
         assert "completionTime" not in database.entry(EVICTION)
-        (database.folder / "go-on").touch()
+        database.go_on()
         ended = database.wait_for_reason("evictions", EVICTION, "PodDeleted")
     assert states(ended) == {NAME: "Completed", EVICTOR: "Completed"}
     assert database.entry(EVICTION)["message"] == "Drained: done"
@@ -126,7 +125,7 @@ def test_gives_up_and_is_passed_over(database: Database) -> None:
 
 
 def test_stops_when_the_request_is_withdrawn(database: Database) -> None:
-    drain = database.script(f"trap 'touch undone; exit 1' TERM; touch begun; {UNTIL_TOLD}")
+    drain = database.script_that_waits("trap 'touch undone; exit 1' TERM; touch begun")
     pod = database.create_pod("db-0", NAME)
     database.request(pod, "drain")
     with responding(database, drain):
@@ -136,14 +135,14 @@ def test_stops_when_the_request_is_withdrawn(database: Database) -> None:
         eventually((database.folder / "undone").exists, "the command is stopped")
         assert states(ended) == {NAME: "Canceled", EVICTOR: "Inactive"}
         assert "completionTime" not in database.entry(EVICTION)
-        (database.folder / "go-on").touch()
+        database.go_on()
         database.request(pod, "again")
         database.wait_for_reason("evictions", "pod-2-db-0", "PodDeleted")
     assert database.entry("pod-2-db-0")["message"] == "Drained: done"
 
 
 def test_ends_in_good_order(database: Database) -> None:
-    drain = database.script(f"trap 'touch undone; exit 1' TERM; touch begun; {UNTIL_TOLD}")
+    drain = database.script_that_waits("trap 'touch undone; exit 1' TERM; touch begun")
     database.request(database.create_pod("db-0", NAME), "drain")
     responder = Responder(database, drain)
     try:
@@ -161,10 +160,10 @@ def test_ends_in_good_order(database: Database) -> None:
 def test_api_server_restarts(database: Database) -> None:
     cluster = database.cluster
     database.request(database.create_pod("db-0", NAME), "drain")
-    with responding(database, database.script(UNTIL_TOLD)) as responder:
+    with responding(database, database.script_that_waits()) as responder:
         eventually(lambda: "heartbeatTime" in database.entry(EVICTION), "it shows life")
         cluster.plane.stop_apiserver()
-        (database.folder / "go-on").touch()
+        database.go_on()
         eventually(lambda: responder.says("not reported: "), "it can't report the end")
         cluster.plane.start_apiserver()
         cluster.api.close()  # its connections have ended with the old one
