@@ -9,6 +9,8 @@ from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import orjson
@@ -42,6 +44,9 @@ _WATCH_PATIENCE_SECONDS: Final = WATCH_SECONDS + 60.0
 _PATIENCE_SECONDS: Final = 30.0
 """For one request; admission webhooks may take up to 30 s."""
 _CONNECT_SECONDS: Final = 10.0
+_LIMITS: Final = aiohttp.ClientTimeout(total=_PATIENCE_SECONDS, sock_connect=_CONNECT_SECONDS)
+_BUFFER_BYTES: Final = 2**21
+"""For one event of a watch: more than etcd takes for an object (1.5 MiB)."""
 _APPLY: Final = "application/apply-patch+yaml"
 _JSON: Final = "application/json"
 _TERMINATING: Final = "NamespaceTerminating"
@@ -105,10 +110,21 @@ class Cluster:
         self._kubeconfig = kubeconfig
         self._configuration: Any = client.Configuration()
         self._client: Any = None
+        self._session: Any = None
+        self._proxy: str | None = None
 
     async def __aenter__(self) -> Self:
         await self._load()
         self._client = client.ApiClient(self._configuration)
+        # The library's own session asks a thread for .netrc and another one for proxies, at every
+        # request. Its connections are all that is needed, and proxies are asked for once.
+        self._session = aiohttp.ClientSession(
+            connector=self._client.rest_client.pool_manager.connector,
+            connector_owner=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=_BUFFER_BYTES,
+        )
+        self._proxy = self._configuration.proxy or _environment_proxy(self._configuration.host)
         return self
 
     async def __aexit__(
@@ -117,6 +133,7 @@ class Cluster:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        await self._session.close()
         await self._client.close()
 
     async def _load(self) -> None:
@@ -281,24 +298,33 @@ class Cluster:
         *,
         body: Mapping[str, Any] | None = None,
         content_type: str = _JSON,
-        limits: aiohttp.ClientTimeout | None = None,
+        limits: aiohttp.ClientTimeout = _LIMITS,
     ) -> aiohttp.ClientResponse:
         headers = {"Accept": _JSON, "Content-Type": content_type, "User-Agent": "usher-controller"}
         try:
             await self._client.update_params_for_auth(headers, [], ["BearerToken"])
-            response: aiohttp.ClientResponse = await self._client.rest_client.request(
+            response: aiohttp.ClientResponse = await self._session.request(
                 method,
                 self._configuration.host + path,
-                query_params=query,
+                params=query,
                 headers=headers,
-                body=body,
-                _preload_content=False,
-                _request_timeout=limits
-                or aiohttp.ClientTimeout(total=_PATIENCE_SECONDS, sock_connect=_CONNECT_SECONDS),
+                data=orjson.dumps(body) if body is not None else None,
+                timeout=limits,
+                server_hostname=self._configuration.tls_server_name,
+                proxy=self._proxy,
+                proxy_headers=self._configuration.proxy_headers,
             )
         except (aiohttp.ClientError, OSError, config.ConfigException) as error:
             raise Unreachable(f"{call}: {_words(error)}") from None
         return response
+
+
+def _environment_proxy(host: str) -> str | None:
+    """The proxy that the environment names for requests to the URL ``host``."""
+    url = urlsplit(host)
+    if proxy_bypass(url.hostname or ""):
+        return None
+    return getproxies().get(url.scheme)
 
 
 def _words(error: Exception) -> str:

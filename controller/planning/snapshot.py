@@ -80,9 +80,9 @@ class PodStatus(Shape):
 class Pod(Shape):
     """A pod, as far as its eviction is concerned."""
 
-    metadata: PodMeta = PodMeta()
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
+    metadata: PodMeta = Field(default_factory=PodMeta)
+    spec: PodSpec = Field(default_factory=PodSpec)
+    status: PodStatus = Field(default_factory=PodStatus)
 
 
 class Key(NamedTuple):

@@ -21,6 +21,7 @@ POD_GROUP: Final = "Target pod references a SchedulingGroup. Eviction is current
 """Why there are targets that can't be evicted, as messages of a condition."""
 _TERMINAL_PHASES: Final = frozenset({"Failed", "Succeeded"})
 _RESTARTABLE: Final = "Always"
+_UNDECLARED: Final = api.Pod()
 _EVICTOR: Final = EvictionResponder(name=EVICTOR, priority=EVICTOR_PRIORITY)
 
 
@@ -96,12 +97,12 @@ def _as_judged(pod: Pod | None) -> api.Pod:
     Only one carrier counts: the field, and the annotation where the field is empty.
     """
     if pod is None:
-        return api.Pod()
+        return _UNDECLARED
     if pod.spec.eviction_responders:
         return api.Pod(spec=api.PodSpec(eviction_responders=pod.spec.eviction_responders))
     text = pod.metadata.annotations.get(api.RESPONDERS_ANNOTATION)
     if text is None:
-        return api.Pod()
+        return _UNDECLARED
     return api.Pod(metadata=api.ObjectMeta(annotations={api.RESPONDERS_ANNOTATION: text}))
 
 

@@ -1,0 +1,224 @@
+"""Requests as an API server gets them, and what becomes of answers that are late or cut off."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import pytest
+import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from controller import cluster as cluster_module
+from controller.cluster import Cluster, _environment_proxy
+from controller.failures import Gone, ServerFailure, Unreachable
+from controller.planning.snapshot import Key
+from controller.resources import EVICTIONS, PODS
+
+KEY: Final = Key("default", "pod-1-web")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Server:
+    """An API server of one handler."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "kubeconfig"
+        self.handler: Handler = self.echo
+        self.requests: list[web.Request] = []
+
+    async def echo(self, request: web.Request) -> web.Response:
+        return web.json_response(await request.json() if request.can_read_body else {})
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append(request)
+        return await self.handler(request)
+
+    def kubeconfig(self, url: str) -> Path:
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": url}}],
+            "users": [{"name": "u", "user": {"token": "secret"}}],
+        }
+        self._file.write_text(yaml.safe_dump(content))
+        return self._file
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    server = Server(tmp_path)
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", server.handle)
+    async with TestServer(application) as running:
+        server.kubeconfig(str(running.make_url("/")).rstrip("/"))
+        yield server
+
+
+@pytest.fixture
+async def cluster(server: Server) -> AsyncIterator[Cluster]:
+    async with Cluster(server._file) as cluster:
+        yield cluster
+
+
+async def test_an_apply_says_who_and_what(server: Server, cluster: Cluster) -> None:
+    document = {"metadata": {"name": KEY.name}, "umlaut": "ü"}
+    answer = await cluster.apply(EVICTIONS, KEY, document, subresource="status", manager="me")
+    assert answer == document
+    (request,) = server.requests
+    prefix = "/apis/lifecycle.k8s.io/v1alpha1/namespaces/default/evictions"
+    assert request.path_qs == f"{prefix}/pod-1-web/status?fieldManager=me&force=true"
+    assert request.headers["Authorization"] == "Bearer secret"
+    assert request.headers["Content-Type"] == "application/apply-patch+yaml"
+    assert request.headers["User-Agent"] == "usher-controller"
+
+
+async def test_continue_tokens_arrive_as_they_were_given(server: Server, cluster: Cluster) -> None:
+    token = "a+b/c==&x=1"
+
+    async def page(request: web.Request) -> web.Response:
+        more = "" if "continue" in request.query else token
+        return web.json_response({"metadata": {"resourceVersion": "5", "continue": more}})
+
+    server.handler = page
+    pages = [page async for page in cluster.pages(PODS)]
+    assert [page.version for page in pages] == ["5", "5"]
+    assert server.requests[1].query["continue"] == token
+
+
+async def test_a_credential_that_has_expired_is_read_again(
+    server: Server, cluster: Cluster
+) -> None:
+    async def pick(request: web.Request) -> web.Response:
+        status = 200 if request.headers["Authorization"] == "Bearer new" else 401
+        return web.json_response({}, status=status)
+
+    server.handler = pick
+    server._file.write_text(server._file.read_text().replace("secret", "new"))
+    assert await cluster.get(EVICTIONS, KEY) == {}
+
+
+# --- proxies ------------------------------------------------------------------------------------
+
+
+def test_the_environment_names_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("no_proxy", "NO_PROXY", "HTTPS_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    assert _environment_proxy("https://10.0.0.1:443") == "http://proxy:3128"
+    assert _environment_proxy("http://10.0.0.1") is None
+    monkeypatch.setenv("no_proxy", "10.0.0.1,.svc")
+    assert _environment_proxy("https://10.0.0.1:443") is None
+    assert _environment_proxy("https://kubernetes.default.svc") is None
+
+
+# --- answers that are late, cut or missing ------------------------------------------------------
+
+
+async def never(_: web.Request) -> web.StreamResponse:
+    await asyncio.get_running_loop().create_future()
+    raise AssertionError
+
+
+def streaming(
+    *lines: bytes, then: Callable[[web.Request], Awaitable[Any]] | None = None
+) -> Handler:
+    """A watch that sends ``lines``; ``then`` it ends, or does what is said."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for line in lines:
+            await response.write(line)
+        if then:
+            await then(request)
+        return response
+
+    return handler
+
+
+async def cut_off(request: web.Request) -> None:
+    assert request.transport is not None
+    request.transport.abort()
+
+
+EVENT: Final = b'{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"7"}}}\n'
+
+
+async def watched(cluster: Cluster) -> list[str]:
+    async with aclosing(cluster.watch(PODS, "5")) as events:
+        return [event.object["metadata"]["name"] async for event in events]
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patience of a moment."""
+    limits = aiohttp.ClientTimeout(total=0.2)
+    monkeypatch.setattr(
+        Cluster._open, "__kwdefaults__", Cluster._open.__kwdefaults__ | {"limits": limits}
+    )
+    monkeypatch.setattr(cluster_module, "_WATCH_SILENCE_SECONDS", 0.2)
+
+
+async def test_no_answer_in_time(hasty: None, server: Server, cluster: Cluster) -> None:
+    server.handler = never
+    with pytest.raises(Unreachable):
+        await cluster.get(EVICTIONS, KEY)
+
+
+async def test_half_an_answer(server: Server, cluster: Cluster) -> None:
+    server.handler = streaming(b'{"metadata":', then=cut_off)
+    with pytest.raises(Unreachable):
+        await cluster.get(EVICTIONS, KEY)
+
+
+async def test_an_answer_that_is_no_json(server: Server, cluster: Cluster) -> None:
+    server.handler = streaming(b"<html>")
+    with pytest.raises(ServerFailure):
+        await cluster.get(EVICTIONS, KEY)
+
+
+async def test_a_silent_watch_is_given_up(hasty: None, server: Server, cluster: Cluster) -> None:
+    server.handler = streaming(EVENT, then=never)
+    with pytest.raises(Unreachable):
+        await watched(cluster)
+
+
+async def test_a_watch_that_ends_in_order(server: Server, cluster: Cluster) -> None:
+    server.handler = streaming(EVENT, EVENT)
+    assert await watched(cluster) == ["a", "a"]
+
+
+async def test_a_watch_that_is_cut_off(server: Server, cluster: Cluster) -> None:
+    server.handler = streaming(EVENT, EVENT[:20], then=cut_off)
+    with pytest.raises(Unreachable):
+        await watched(cluster)
+
+
+async def test_a_watch_that_ends_in_half_a_line(server: Server, cluster: Cluster) -> None:
+    server.handler = streaming(EVENT[:20])
+    with pytest.raises(ServerFailure):
+        await watched(cluster)
+
+
+TOO_OLD: Final = b'{"kind":"Status","code":410,"message":"too old"}'
+
+
+async def test_a_version_that_is_too_old(server: Server, cluster: Cluster) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(status=410, body=TOO_OLD, content_type="application/json")
+
+    server.handler = answer
+    with pytest.raises(Gone):
+        await watched(cluster)
+
+
+async def test_a_version_that_turns_out_to_be_too_old(server: Server, cluster: Cluster) -> None:
+    server.handler = streaming(b'{"type":"ERROR","object":' + TOO_OLD + b"}\n")
+    with pytest.raises(Gone):
+        await watched(cluster)
