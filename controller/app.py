@@ -89,12 +89,13 @@ class Controller:
         self._metrics = metrics = Metrics()
         self._leading = False
         self._rival = Rival(cluster) if settings.stand_down else None
-        self._pods = Informer(cluster, PODS, read_pod, view.pods, self._pod_changed)
+        bad = metrics.reading_failures
+        self._pods = Informer(cluster, PODS, read_pod, view.pods, self._pod_changed, bad)
         self._evictions = Informer(
-            cluster, EVICTIONS, self._read_eviction, view.evictions, self._eviction_changed
+            cluster, EVICTIONS, self._read_eviction, view.evictions, self._eviction_changed, bad
         )
         self._requests = Informer(
-            cluster, EVICTION_REQUESTS, read_request, view.requests, self._request_changed
+            cluster, EVICTION_REQUESTS, read_request, view.requests, self._request_changed, bad
         )
         self._informers = (self._pods, self._evictions, self._requests)
         self._lead = self._candidate(cluster)

@@ -26,6 +26,7 @@ from controller.failures import (
     Missing,
     Refused,
     ServerFailure,
+    Silent,
     Unreachable,
 )
 from controller.planning.snapshot import Key
@@ -167,7 +168,7 @@ class Cluster:
     async def watch(self, resource: Resource, version: str) -> AsyncGenerator[WatchEvent, None]:
         """What happens after ``version``, until the API server ends the watch.
 
-        Raises Gone if the API server does not remember so far back, Unreachable after silence.
+        Raises Gone if the API server does not remember so far back, Silent if it says nothing.
         """
         query = {
             "watch": "1",
@@ -189,6 +190,8 @@ class Cluster:
                 if event["type"] == "ERROR":
                     raise _failure(event["object"].get("code", 0), event["object"], None, call)
                 yield WatchEvent(event["type"], event["object"])
+        except aiohttp.SocketTimeoutError:
+            raise Silent(f"{call}: silent for {_WATCH_SILENCE_SECONDS:.0f} s") from None
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(_words(error)) from None
         except ValueError as error:  # half a line, or one longer than any object can be

@@ -64,3 +64,7 @@ class ServerFailure(ClusterFailure):
 
 class Unreachable(ClusterFailure):
     """There was no answer: the connection failed, or time ran out."""
+
+
+class Silent(Unreachable):
+    """A watch that stood told nothing, not even that all is well: what is known may be old."""

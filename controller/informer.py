@@ -1,15 +1,25 @@
 """Keeps a :class:`controller.store.Store` up to date: list, watch, resume, list again."""
 
 import asyncio
+from asyncio import sleep
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from time import monotonic
 from typing import Any, Final, Generic, TypeVar
 
 import structlog
+from prometheus_client import Counter
 
 from controller.cluster import Cluster, WatchEvent
-from controller.failures import Busy, ClusterFailure, Denied, Gone, Missing, ServerFailure
+from controller.failures import (
+    Busy,
+    ClusterFailure,
+    Denied,
+    Gone,
+    Missing,
+    ServerFailure,
+    Silent,
+)
 from controller.resources import Resource
 from controller.store import Change, Entry, Store, entry_of, identity_of, version_of
 from rules.decode import DecodeError
@@ -37,15 +47,22 @@ class Informer(Generic[ValueT]):
         read: Read[ValueT],
         store: Store[ValueT],
         changed: Callable[[Change[ValueT]], None],
+        failures: Counter,
     ) -> None:
-        """``changed`` is called for every change, in order."""
+        """``changed`` is called for every change, in order.
+
+        ``failures`` counts what went wrong, by resource and kind.
+        """
         self._cluster = cluster
         self.resource = resource
         self._read = read
         self.store = store
         self._changed = changed
         self._version = ""
+        self._failures = failures
         self._pause = _FIRST_PAUSE
+        self._is_watchable = True
+        """Whether the last watch was of any use; else lists must not follow each other at once."""
         self._said = ""
         self.synced = asyncio.Event()
         """Set after the first complete list."""
@@ -61,9 +78,14 @@ class Informer(Generic[ValueT]):
                 if not self._version:
                     await self._list()
                 await self._watch()
-            except Gone:
-                _log.info("the watch is too old, listing again", resource=str(self.resource))
+            except Gone as failure:
                 self._version = ""
+                if not self._is_watchable:  # a server that has always forgotten
+                    await self._wait_out(failure)
+                    continue
+                self._count(failure)
+                self._is_watchable = False
+                _log.info("the watch is too old, listing again", resource=str(self.resource))
             except ClusterFailure as failure:
                 await self._wait_out(failure)
 
@@ -87,13 +109,17 @@ class Informer(Generic[ValueT]):
 
     async def _watch(self) -> None:
         began = monotonic()
+        has_told = False
         async with aclosing(self._cluster.watch(self.resource, self._version)) as events:
             async for event in events:
+                has_told = self._is_watchable = True
                 self._take(event)
                 self._is_well()
-        self.heard = monotonic()  # it ended in good order
-        if self.heard - began < _SHORT_WATCH:
-            await asyncio.sleep(_FIRST_PAUSE)  # something between us and the API server cuts it off
+        if not has_told and monotonic() - began < _SHORT_WATCH:
+            # Something between us and the API server cuts it off.
+            raise Silent(f"watch {self.resource}: it ended at once")
+        self._is_watchable = True  # it ended in good order
+        self.heard = monotonic()
 
     def _take(self, event: WatchEvent) -> None:
         version = event.object["metadata"].get("resourceVersion", "")
@@ -129,14 +155,17 @@ class Informer(Generic[ValueT]):
 
     def _is_well(self) -> None:
         self.heard = monotonic()
-        self._pause = _FIRST_PAUSE
+        if self._is_watchable:
+            self._pause = _FIRST_PAUSE
         if self._said:
             _log.info("the resource can be read again", resource=str(self.resource))
         self.trouble, self._said = None, ""
 
     async def _wait_out(self, failure: ClusterFailure) -> None:
-        if isinstance(failure, (Missing, ServerFailure)):
-            # Either may mean that the API is not what it was. What is known is kept: an API server
+        self._count(failure)
+        self._is_watchable = self._is_watchable and not isinstance(failure, Silent)
+        if isinstance(failure, (Missing, ServerFailure, Silent)):
+            # Each may mean that the API is not what it was. What is known is kept: an API server
             # that has just started serves no custom resources for a moment.
             self._version = ""
         self.trouble = _explained(failure, self.resource)
@@ -144,8 +173,11 @@ class Informer(Generic[ValueT]):
             _log.warning(self.trouble, resource=str(self.resource), error=str(failure))
             self._said = self.trouble
         wanted = failure.retry_after if isinstance(failure, (Busy, ServerFailure)) else None
-        await asyncio.sleep(max(self._pause, wanted or 0))
+        await sleep(max(self._pause, wanted or 0))
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+
+    def _count(self, failure: ClusterFailure) -> None:
+        self._failures.labels(str(self.resource), type(failure).__name__).inc()
 
 
 def _explained(failure: ClusterFailure, resource: Resource) -> str:
@@ -158,4 +190,6 @@ def _explained(failure: ClusterFailure, resource: Resource) -> str:
         return f"the permission to {failure.permission} is missing"
     if isinstance(failure, Busy):
         return f"the API server is too busy to read {resource}"
+    if isinstance(failure, Silent):
+        return f"{resource} can't be watched, only listed"
     return f"{resource} can't be read"

@@ -35,7 +35,7 @@ from controller.routing import EVICTOR, Item
 from controller.view import View
 from controller.writer import NotLeadingError, RefusedPlanError, Writer
 from rules.api import Eviction, EvictionRequest
-from rules.states import FINAL_CONDITIONS
+from rules.states import FINAL_CONDITIONS, HEARTBEAT_DEADLINE
 
 _log = structlog.get_logger()
 PERMISSION_SECONDS: Final = 30.0
@@ -43,6 +43,9 @@ PERMISSION_SECONDS: Final = 30.0
 HOPELESS_SECONDS: Final = 300.0
 """Seconds until something is tried again that the API server will hardly ever accept."""
 _MISSING_SECONDS: Final = 2.0
+LONGEST_WAIT: Final = HEARTBEAT_DEADLINE
+"""After which everything that waits is looked at again, as spans counted by a clock that has been
+set meanwhile may be far too long. Our own choice: the longest span of an ordinary plan."""
 
 
 class Reaction(NamedTuple):
@@ -148,6 +151,7 @@ class Loop:
         else:
             self._queue.schedule.succeeded(item)
             if again is not None:
+                again = min(again, LONGEST_WAIT)
                 self._queue.add(item, max(again.total_seconds(), 0.0))
 
     def _react(self, item: Item, failure: ClusterFailure) -> None:

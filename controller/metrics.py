@@ -43,6 +43,12 @@ class Metrics:
             ("work", "kind"),
             registry=registry,
         )
+        self.reading_failures = Counter(
+            f"{_PREFIX}reading_failures",
+            "Lists and watches that failed, by resource and kind; Silent: a watch told nothing.",
+            ("resource", "kind"),
+            registry=registry,
+        )
         self.waits = Histogram(
             f"{_PREFIX}queue_wait_seconds",
             "From being due to being worked on.",

@@ -78,15 +78,20 @@ class Store(Generic[ValueT]):
         return [self._entries[key] for key in self._indexes[index].get(value, ())]
 
     def replace(self, entries: Iterable[Entry[ValueT]], version: int) -> list[Change[ValueT]]:
-        """Take over a complete list as of ``version``; returns what that changes."""
+        """Take over a complete list as of ``version``; returns what that changes.
+
+        Answers to own writes that came while the list was on its way are newer than it.
+        """
+        self._seen = max(self._seen, version)
         listed = {entry.key: entry for entry in entries}
-        gone = [entry for key, entry in self._entries.items() if key not in listed]
         changes: list[Change[ValueT]] = []
-        for entry in gone:
-            changes += self._remove(entry.key)
+        for entry in tuple(self._entries.values()):
+            if entry.version > self._seen:
+                listed.pop(entry.key, None)
+            elif entry.key not in listed:
+                changes += self._remove(entry.key)
         for entry in listed.values():
             changes += self._put(entry)
-        self._seen = max(self._seen, version)
         return changes
 
     def saw(self, version: int) -> None:

@@ -14,6 +14,7 @@ from controller.planning.conditions import AWAITING_REPORT
 from controller.planning.relevance import relevant_eviction
 from controller.planning.snapshot import Key, Snapshot
 from controller.planning.writes import EVICTION_REQUESTS, Plan, Write
+from rules.states import CLOCK_SKEW
 
 INTERIM_DELAY: Final = timedelta(seconds=5)
 """How long an EvictionRequest may be without a status while its Eviction is young. Our own choice:
@@ -66,7 +67,7 @@ def _without_first_status(plan: Plan, key: Key, snapshot: Snapshot, now: datetim
 
 
 def _left(key: Key, snapshot: Snapshot, now: datetime) -> timedelta:
-    """How long the status may still wait."""
+    """How long the status may still wait; not at all where clocks disagree."""
     request = snapshot.eviction_request(key)
     pod = request.spec.target.pod if request else None
     if request is None or pod is None:
@@ -74,4 +75,5 @@ def _left(key: Key, snapshot: Snapshot, now: datetime) -> timedelta:
     relevant = relevant_eviction(snapshot.evictions_of(key.namespace, pod))
     began = [request.metadata.creation_timestamp]
     began += [relevant.metadata.creation_timestamp] if relevant else []
-    return INTERIM_DELAY - (now - max(filter(None, began), default=now - INTERIM_DELAY))
+    left = INTERIM_DELAY - (now - max(filter(None, began), default=now - INTERIM_DELAY))
+    return left if left < INTERIM_DELAY + CLOCK_SKEW else timedelta()

@@ -25,7 +25,7 @@ from rules.api import (
     ResponderStatus,
 )
 from rules.request import STATUS, Operation, Request
-from rules.states import HEARTBEAT_SPACING
+from rules.states import CLOCK_SKEW, HEARTBEAT_SPACING
 from rules.times import format_time
 
 FIRST_BACKOFF: Final = timedelta(seconds=5)
@@ -63,8 +63,11 @@ class Attempts:
         return Attempts(self.count + 1, now, refusal, retry_after)
 
     def left(self, now: datetime) -> timedelta:
-        """How long to wait before the next one; zero or less: none."""
-        if self.last_time is None:
+        """How long to wait before the next one; zero or less: none.
+
+        One that lies ahead was made by a clock that has been set back since, and says nothing.
+        """
+        if self.last_time is None or self.last_time > now + CLOCK_SKEW:
             return timedelta()
         doublings = min(max(self.count - 1, 0), _MAX_DOUBLINGS)
         backoff: timedelta = FIRST_BACKOFF * 2**doublings

@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestServer
 
 from controller import cluster as cluster_module
 from controller.cluster import Cluster, _environment_proxy
-from controller.failures import Gone, ServerFailure, Unreachable
+from controller.failures import Gone, ServerFailure, Silent, Unreachable
 from controller.planning.snapshot import Key
 from controller.resources import EVICTIONS, PODS
 
@@ -185,7 +185,7 @@ async def test_an_answer_that_is_no_json(server: Server, cluster: Cluster) -> No
 
 async def test_a_silent_watch_is_given_up(hasty: None, server: Server, cluster: Cluster) -> None:
     server.handler = streaming(EVENT, then=never)
-    with pytest.raises(Unreachable):
+    with pytest.raises(Silent):
         await watched(cluster)
 
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry, Counter
 
 from controller import informer as informer_module
 from controller.cluster import Page, WatchEvent, _Call, _failure
@@ -17,6 +18,7 @@ from controller.failures import (
     Missing,
     Refused,
     ServerFailure,
+    Silent,
     Unreachable,
 )
 from controller.informer import Informer
@@ -138,9 +140,17 @@ def read(document: Any) -> str:
     return str(document["metadata"]["resourceVersion"])
 
 
-async def told(script: Script, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], Informer[str]]:
+def kinds(informer: Informer[str]) -> dict[str, float]:
+    """How often reading has failed, by kind."""
+    (family,) = informer._failures.collect()
+    return {s.labels["kind"]: s.value for s in family.samples if s.name.endswith("_total")}
+
+
+async def told(
+    script: Script, monkeypatch: pytest.MonkeyPatch, first_pause: float = 0.0
+) -> tuple[list[str], Informer[str]]:
     """What the informer has told when the script is over."""
-    monkeypatch.setattr(informer_module, "_FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(informer_module, "_FIRST_PAUSE", first_pause)
     changes: list[str] = []
 
     def note(change: Change[str]) -> None:
@@ -150,7 +160,8 @@ async def told(script: Script, monkeypatch: pytest.MonkeyPatch) -> tuple[list[st
         changes.append(f"{kind}{entry.key.name}")
 
     cluster: Any = script
-    informer = Informer(cluster, PODS, read, Store(), note)
+    counter = Counter("failures", "", ("resource", "kind"), registry=CollectorRegistry())
+    informer = Informer(cluster, PODS, read, Store(), note, counter)
     task = asyncio.create_task(informer.run())
     async with asyncio.timeout(30):
         await script.finished.wait()
@@ -195,6 +206,51 @@ async def test_a_broken_connection_resumes(monkeypatch: pytest.MonkeyPatch) -> N
     script = Script([Page([], "5")], [WatchEvent("ADDED", thing("a", 6)), Unreachable("gone")])
     await told(script, monkeypatch)
     assert script.asked == ["list", "watch 5", "watch 6"]
+
+
+@pytest.mark.parametrize("watch", [[Silent("for 150 s")], []], ids=["silent", "ended at once"])
+async def test_a_watch_that_tells_nothing_is_not_relied_on(
+    monkeypatch: pytest.MonkeyPatch, watch: list[Any]
+) -> None:
+    script = Script(
+        [Page([thing("a", 1)], "5")], watch, [Page([thing("b", 7)], "9")], watch, [Page([], "11")]
+    )
+    changes, informer = await told(script, monkeypatch)
+    assert changes == ["+a", "-a", "+b", "-b"]
+    assert script.asked == ["list", "watch 5", "list", "watch 9", "list", "watch 11"]
+    assert kinds(informer) == {"Silent": 2}
+
+
+async def pauses(script: Script, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long the informer has waited between its attempts."""
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr(informer_module, "sleep", sleep)
+    await told(script, monkeypatch, first_pause=0.5)
+    return waited
+
+
+async def test_lists_in_place_of_watches_become_rare(monkeypatch: pytest.MonkeyPatch) -> None:
+    lists_only: list[Any] = [step for _ in range(9) for step in ([Page([], "5")], [])]
+    assert await pauses(Script(*lists_only), monkeypatch) == [
+        *(0.5, 1, 2, 4, 8, 16, 30, 30, 30),
+    ]
+
+
+async def test_a_server_that_has_always_forgotten_is_not_asked_all_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forgetful: list[Any] = [step for _ in range(5) for step in ([Page([], "5")], [Gone("too old")])]
+    assert await pauses(Script(*forgetful), monkeypatch) == [0.5, 1, 2, 4]
+
+
+async def test_one_good_watch_makes_up_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    bad: list[Any] = [[Page([], "5")], [Silent("")], [Page([], "5")], [Silent("")]]
+    good: list[Any] = [[Page([], "5")], [WatchEvent("ADDED", thing("a", 6)), Silent("")]]
+    assert await pauses(Script(*bad, *good), monkeypatch) == [0.5, 1, 0.5]
 
 
 async def test_an_object_that_can_not_be_read_is_left_alone(

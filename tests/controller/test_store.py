@@ -46,6 +46,16 @@ def test_an_own_write_is_known_before_the_watch_tells() -> None:
     assert known.put(entry(13)) == [Change(entry(12), entry(13))]
 
 
+def test_a_list_that_comes_late_takes_no_own_write_back() -> None:
+    known = store(entry(1), entry(2, name="b"))
+    known.learn(entry(14))
+    known.learn(entry(15, name="c"))
+    assert known.replace([entry(1)], 13) == [Change(entry(2, name="b"), None)]
+    assert known.get(KEY) == entry(14)
+    known.saw(20)  # the watch has told of both
+    assert known.replace([], 21) == [Change(entry(14), None), Change(entry(15, name="c"), None)]
+
+
 def test_an_answer_that_comes_late_is_no_news() -> None:
     known = store()
     known.put(entry(11))
