@@ -1,4 +1,4 @@
-"""``usher crds``: the CustomResourceDefinitions that serve the API where Kubernetes does not."""
+"""``usher crds``: the CustomResourceDefinitions that a cluster needs."""
 
 import json
 from typing import Any
@@ -7,14 +7,16 @@ import click
 import yaml
 
 from cli.options import CONTEXT_SETTINGS, common_options
-from rules.crd import definitions
+from rules.crd import definitions, policy_definitions
+from rules.mutation import Mode
 
 
 @click.command(
     name="crds",
     context_settings=CONTEXT_SETTINGS,
     epilog="\b\nExamples:\n  usher crds | kubectl apply --server-side -f -\n"
-    "  usher crds -o json > crds.json",
+    "  usher crds -o json > crds.json\n"
+    "  usher crds --mode native | kubectl apply --server-side -f -",
 )
 @click.option(
     "-o",
@@ -23,13 +25,20 @@ from rules.crd import definitions
     default="yaml",
     help="YAML: one document a definition; JSON: one List.",
 )
+@click.option(
+    "--mode",
+    type=click.Choice([Mode.CRD.value, Mode.NATIVE.value]),
+    default=Mode.CRD.value,
+    help="native: leave out what Kubernetes serves itself.",
+)
 @common_options
-def command(output: str, **_: Any) -> None:
+def command(output: str, mode: str, **_: Any) -> None:
     """Print the CustomResourceDefinitions, generated from the model.
 
-    For clusters that do not serve lifecycle.k8s.io natively.
+    Those of lifecycle.k8s.io, for clusters that do not serve it natively, and those of usher.dev,
+    the policies that register responders.
     """
-    found = definitions()
+    found = policy_definitions() if mode == Mode.NATIVE else definitions()
     if output == "json":
         click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": found}, indent=2))
     else:

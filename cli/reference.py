@@ -10,16 +10,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, get_origin
 
 from pydantic import BaseModel
 
 from cli.checks import CHECKS
 from rules.api import Eviction, EvictionRequest, Pod
-from rules.catalog import EVICTION, EVICTION_REQUEST, POD, RULES
+from rules.catalog import EVICTION, EVICTION_REQUEST, POD, POLICY, RULES
 from rules.constraints import Constraint
 from rules.declared import fields_of, model_in
 from rules.field import Path
+from rules.policies import ClusterResponderPolicy, ResponderPolicy
 from rules.rule import Rule
 
 _SECTION: Final = re.compile(r"^(Why|Source|Admitted|Refused):[ ]*", re.MULTILINE)
@@ -27,6 +28,8 @@ _KINDS: Final[tuple[tuple[str, type[BaseModel], tuple[Rule[Any], ...]], ...]] = 
     ("EvictionRequest", EvictionRequest, EVICTION_REQUEST),
     ("Eviction", Eviction, EVICTION),
     ("Pod and pod templates", Pod, POD),
+    ("ResponderPolicy", ResponderPolicy, POLICY),
+    ("ClusterResponderPolicy", ClusterResponderPolicy, POLICY),
 )
 _SLOTS: Final = {"create": "CREATE", "update": "UPDATE", "update_status": "UPDATE of status"}
 
@@ -131,9 +134,10 @@ def _limits(model: type[BaseModel], root: Path) -> Iterator[tuple[Path, Constrai
         path = root.child(field.name)
         for limit in (*field.decisive, *field.others):
             yield path, limit
-        inner = model_in(model.model_fields[field.attribute].annotation)
-        if inner is not None:
-            yield from _limits(inner, Path(f"{path}[]") if field.key else path)
+        annotation = model.model_fields[field.attribute].annotation
+        if (inner := model_in(annotation)) is not None:
+            is_list = get_origin(annotation) is tuple
+            yield from _limits(inner, Path(f"{path}[]") if is_list else path)
 
 
 def _applies(rule: Rule[Any], declared: list[_Declaration]) -> Iterator[str]:

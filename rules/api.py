@@ -62,6 +62,9 @@ MAX_MESSAGE: Final = 4000
 
 RESPONDERS_ANNOTATION: Final = "usher.dev/eviction-responders"
 """Carries ``spec.evictionResponders`` as JSON where pods do not have that field."""
+MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
+"""On what a kubelet shows of a pod that it runs from a file (core/v1,
+``MirrorPodAnnotationKey``)."""
 
 
 class Intent(StrEnum):

@@ -35,6 +35,7 @@ from rules.guards import (
 )
 from rules.meta import conditions, object_metadata
 from rules.pod import fixed_pod_responders, no_scheduling_group, readable_annotation
+from rules.policy import selectors
 from rules.rule import Rule
 
 
@@ -88,8 +89,11 @@ POD: Final[tuple[Rule[Any], ...]] = (
     response_budget.RULE,
 )
 
+POLICY: Final[tuple[Rule[Any], ...]] = (object_metadata.RULE, selectors.RULE)
+"""For both kinds of policies."""
+
 RULES: Final[dict[str, Rule[Any]]] = {
-    rule.name: rule for rule in (*DECLARED, *EVICTION_REQUEST, *EVICTION, *POD)
+    rule.name: rule for rule in (*DECLARED, *EVICTION_REQUEST, *EVICTION, *POD, *POLICY)
 }
 """Every rule by its id."""
 

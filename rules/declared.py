@@ -67,6 +67,10 @@ class Field:
             yield from walk(path, value, old, updating=updating)
         elif self.key is not None:
             yield from self._walk_items(path, value, old or (), updating=updating)
+        elif self.model is not None and _walkable(self.model):
+            # Items without a key have no twins: a list of these is judged as a whole.
+            for position, item in enumerate(value):
+                yield from walk(path.at(position), item, None, updating=updating)
 
     def _walk_items(
         self, path: Path, items: Any, old: Any, *, updating: bool

@@ -16,6 +16,12 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from rules.api import GROUP, VERSION, Eviction, EvictionRequest, EvictionResponder, Pod
 from rules.declared import model_in
 from rules.field import Path
+from rules.policies import (
+    POLICY_GROUP,
+    POLICY_VERSION,
+    ClusterResponderPolicy,
+    ResponderPolicy,
+)
 from rules.request import Judged
 
 MAX_DEPTH: Final = 100
@@ -114,6 +120,8 @@ SHAPES: Final[Mapping[tuple[str, str, str], Shape]] = MappingProxyType(
     {
         (GROUP, VERSION, "Eviction"): Shape(Eviction),
         (GROUP, VERSION, "EvictionRequest"): Shape(EvictionRequest),
+        (POLICY_GROUP, POLICY_VERSION, "ResponderPolicy"): Shape(ResponderPolicy),
+        (POLICY_GROUP, POLICY_VERSION, "ClusterResponderPolicy"): Shape(ClusterResponderPolicy),
         ("", "v1", "Pod"): Shape(Pod),
         ("", "v1", "PodTemplate"): _template("template"),
         ("", "v1", "ReplicationController"): _template("spec", "template"),

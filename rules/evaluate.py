@@ -13,6 +13,7 @@ from rules.declared import Declared, Field, fields_of, walk
 from rules.facts import NO_FACTS, WHO, Facts, Question
 from rules.field import FieldError, Path
 from rules.pod.declaration import declarations
+from rules.policies import ClusterResponderPolicy, ResponderPolicy
 from rules.request import STATUS, Judged, Operation, Request, User
 from rules.rule import DEFAULT_RESPONSE_BUDGET, Check, Context, Enforcement, Outcome, Rule
 
@@ -80,6 +81,8 @@ _RULES: Final[dict[type[Judged], tuple[Rule[Any], ...]]] = {
     Eviction: catalog.EVICTION,
     EvictionRequest: catalog.EVICTION_REQUEST,
     Pod: catalog.POD,
+    ResponderPolicy: catalog.POLICY,
+    ClusterResponderPolicy: catalog.POLICY,
 }
 _SLOTS: Final = ("create", "update", "update_status", "delete")
 _CHECKS: Final[dict[tuple[type[Judged], str], tuple[tuple[Rule[Any], Check[Any]], ...]]] = {

@@ -1,14 +1,17 @@
-"""What a guard may ask of the cluster: questions, their answers, and the snapshot of both.
+"""What guards and mutations may ask of the cluster: questions, answers, and the snapshot of both.
 
-A guard states its questions (:class:`rules.rule.Rule`, ``asks``); whoever has a cluster answers
-them, all at once, before the rules run. So the rules stay pure, and nobody asks in vain.
+They state their questions (``asks`` of :class:`rules.rule.Rule` and
+:class:`rules.mutation.Mutation`); whoever has a cluster answers them, all at once,
+before the rules run. So the rules stay pure, and nobody asks in vain.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from rules.api import GROUP
+from rules.policies import AnyPolicy
 
 EVERY_NAME: Final = "*"
 """Stands for the key in the name of a permission that holds for a whole domain (as ``signers`` in
@@ -89,8 +92,37 @@ class Who(NamedTuple):
 
 WHO: Final = Who()
 
-Question: TypeAlias = Permission | PodLookup | Who
-Answer: TypeAlias = bool | LivePod | None
+
+# What mutations ask. No NamedTuples: those of different types are equal where their members are.
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """Which policies has the namespace, or, without one, the cluster?
+
+    The answer is a tuple of the lawful ones, by name.
+    """
+
+    namespace: str = ""
+
+
+CLUSTER_POLICIES: Final = Policies()
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceLabels:
+    """Which labels has the namespace? The answer is a mapping."""
+
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True)
+class NativeResponders:
+    """Have pods the field ``spec.evictionResponders`` here? The answer is a bool."""
+
+
+NATIVE_RESPONDERS: Final = NativeResponders()
+
+Question: TypeAlias = Permission | PodLookup | Who | Policies | NamespaceLabels | NativeResponders
+Answer: TypeAlias = bool | LivePod | tuple[AnyPolicy, ...] | Mapping[str, str] | None
 
 
 class Facts(NamedTuple):
@@ -106,6 +138,18 @@ class Facts(NamedTuple):
         """The pod; KeyError if nobody asked."""
         pod = self.answers[lookup]
         return pod if isinstance(pod, LivePod) else None
+
+    def policies(self, question: Policies) -> tuple[AnyPolicy, ...]:
+        """The policies, by name; KeyError if nobody asked."""
+        return cast("tuple[AnyPolicy, ...]", self.answers[question])
+
+    def labels(self, question: NamespaceLabels) -> Mapping[str, str]:
+        """The labels of the namespace; KeyError if nobody asked."""
+        return cast("Mapping[str, str]", self.answers[question])
+
+    def has(self, question: NativeResponders) -> bool:
+        """Whether pods have the field; KeyError if nobody asked."""
+        return self.answers[question] is True
 
 
 NO_FACTS: Final = Facts()

@@ -6,8 +6,9 @@ from typing import NamedTuple, TypeAlias
 
 from rules.api import Eviction, EvictionRequest, Pod
 from rules.field import Path
+from rules.policies import ClusterResponderPolicy, ResponderPolicy
 
-Judged: TypeAlias = Eviction | EvictionRequest | Pod
+Judged: TypeAlias = Eviction | EvictionRequest | Pod | ResponderPolicy | ClusterResponderPolicy
 """The shapes that rules exist for."""
 
 

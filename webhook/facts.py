@@ -1,11 +1,12 @@
-"""Gets the facts that guards ask for: in parallel, remembered where that is safe, in time.
+"""Gets the facts that are asked for: in parallel, remembered where that is safe, in time.
 
-A fact that a denying guard asks for must be had: otherwise the request fails, and failurePolicy
-decides. One that only leads to a warning may be some seconds old, and may be missing.
+A fact that a denying guard or a mutation asks for must be had: otherwise the request fails, and
+failurePolicy decides. One that only leads to a warning may be some seconds old, and may be missing.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from time import monotonic
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
@@ -13,7 +14,22 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 import structlog
 from cachetools import TLRUCache
 
-from rules.facts import NO_FACTS, Answer, Facts, LivePod, Permission, PodLookup, Question
+from rules.facts import (
+    NO_FACTS,
+    Answer,
+    Facts,
+    LivePod,
+    NamespaceLabels,
+    NativeResponders,
+    Permission,
+    PodLookup,
+    Policies,
+    Question,
+    Who,
+)
+from rules.patch import Document
+from rules.policies import ClusterResponderPolicy, ResponderPolicy
+from rules.policy.reading import read_policies
 from rules.request import User
 from webhook.metrics import Row
 
@@ -26,14 +42,21 @@ DENIED_SECONDS: Final = 10.0
 own choice; API servers have 30 s (``--authorization-webhook-cache-unauthorized-ttl``)."""
 POD_SECONDS: Final = 5.0
 """How long a pod is believed to be what it was, where a warning depends on it. Our own choice."""
+POLICY_SECONDS: Final = 5.0
+"""How long policies, and the labels of a namespace, are believed to be what they were: somebody who
+has just written one should not wait for long. Our own choice."""
+MODE_SECONDS: Final = 60.0
+"""How long it is believed where the API comes from; it changes with an upgrade of the cluster. Our
+own choice."""
 MAX_REMEMBERED: Final = 8192
-"""Permissions, and pods, that a worker remembers: some 4 MB when full. Our own choice."""
+"""Answers that a worker remembers: some 4 MB when full, and what the policies of the cluster take.
+Our own choice."""
 
 _log = structlog.get_logger()
 
 
 class SilentClusterError(Exception):
-    """The cluster gave no answer to a question on which a verdict depends."""
+    """The cluster gave no answer to a question on which an answer depends."""
 
 
 class Cluster(Protocol):
@@ -45,6 +68,18 @@ class Cluster(Protocol):
     async def find_pod(self, lookup: PodLookup) -> LivePod | None:
         """The pod, as the API server has it now."""
 
+    async def list_policies(self, namespace: str) -> Iterable[Document]:
+        """The ResponderPolicies of ``namespace``; where it is "", the ClusterResponderPolicies.
+
+        None where the API server does not know the kind.
+        """
+
+    async def find_labels(self, namespace: str) -> Mapping[str, str]:
+        """The labels of ``namespace``; none where it has none, or does not exist."""
+
+    async def has_native_responders(self) -> bool:
+        """Whether pods have the field ``spec.evictionResponders``."""
+
 
 class _Access(NamedTuple):
     """One SubjectAccessReview."""
@@ -54,11 +89,15 @@ class _Access(NamedTuple):
     name: str
 
 
-_Key: TypeAlias = _Access | PodLookup
+_Key: TypeAlias = _Access | PodLookup | Policies | NamespaceLabels | NativeResponders
+
+
+Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[Cluster | None]]
+"""Opens the connection to a cluster, in the event loop that is to use it; None: there is none."""
 
 
 class Finder(Protocol):
-    """Answers the questions of guards; in these, True marks what must be had."""
+    """Answers questions; in these, True marks what must be had."""
 
     def recall(self, user: User, questions: Mapping[Question, bool]) -> Facts | None:
         """The answers to ``questions``, if the cluster need not be asked."""
@@ -71,7 +110,7 @@ class Finder(Protocol):
 
 
 class Offline:
-    """A finder without a cluster, which leaves the guards out that need one."""
+    """A finder without a cluster, which leaves the guards and mutations out that need one."""
 
     def recall(self, user: User, questions: Mapping[Question, bool]) -> Facts:  # noqa: ARG002
         """Nothing is known."""
@@ -89,7 +128,7 @@ class FactFinder:
         self._cluster = cluster
         self._row = row
         self._memory: TLRUCache[_Key, Answer] = TLRUCache(
-            MAX_REMEMBERED, lambda _, answer, now: now + _seconds(answer), monotonic
+            MAX_REMEMBERED, lambda key, answer, now: now + _seconds(key, answer), monotonic
         )
         self._asked: dict[_Key, asyncio.Task[Answer]] = {}
 
@@ -134,15 +173,16 @@ class FactFinder:
 
     def _recall(self, user: User, question: Question, *, must: bool) -> tuple[Answer] | None:
         """The remembered answer in a tuple of its own; None if there is none good enough."""
-        if isinstance(question, PodLookup):
-            if must or question not in self._memory:
-                return None
-            return (self._memory[question],)
-        assert isinstance(question, Permission)  # noqa: S101 - who asks is never a question here
-        known = [self._memory.get(key) for key in _accesses(user, question)]
-        if True in known:
-            return (True,)
-        return None if None in known else (False,)
+        if isinstance(question, Permission):
+            known = [self._memory.get(key) for key in _accesses(user, question)]
+            if True in known:
+                return (True,)
+            return None if None in known else (False,)
+        key = _key(question)
+        if must and isinstance(key, PodLookup):
+            return None
+        found = self._memory.get(key, _UNKNOWN)
+        return None if found is _UNKNOWN else (found,)
 
     async def _find(self, user: User, question: Question, *, must: bool) -> Answer:
         found = self._recall(user, question, must=must)
@@ -151,16 +191,31 @@ class FactFinder:
             return found[0]
         if isinstance(question, Permission):
             return await self._find_permission(user, question)
-        assert isinstance(question, PodLookup)  # noqa: S101 - as above
-        # An answer that is already on its way may be older than what the request claims.
-        return await self._ask(question, lambda: self._cluster.find_pod(question), anew=must)
+        key = _key(question)
+        # A pod that is already on its way may be older than what the request claims.
+        anew = must and isinstance(key, PodLookup)
+        return await self._ask(key, partial(self._get, key), anew=anew)
+
+    async def _get(self, key: _Key) -> Answer:
+        match key:
+            case PodLookup():
+                return await self._cluster.find_pod(key)
+            case Policies(namespace):
+                model = ResponderPolicy if namespace else ClusterResponderPolicy
+                return read_policies(model, await self._cluster.list_policies(namespace))
+            case NamespaceLabels(namespace):
+                return await self._cluster.find_labels(namespace)
+            case NativeResponders():
+                return await self._cluster.has_native_responders()
+            case _Access(user, permission, name):
+                return await self._cluster.has_permission(user, permission, name)
 
     async def _find_permission(self, user: User, permission: Permission) -> bool:
         """Ask under each name, the full one first: it is the one that most roles list."""
         for key in _accesses(user, permission):
             known = self._memory.get(key)
             if known is None:
-                known = await self._ask(key, partial(self._cluster.has_permission, *key))
+                known = await self._ask(key, partial(self._get, key))
             if known is True:
                 return True
         return False
@@ -184,10 +239,25 @@ class FactFinder:
             self._memory[key] = task.result()
 
 
-def _seconds(answer: Answer) -> float:
-    if isinstance(answer, bool):
-        return ALLOWED_SECONDS if answer else DENIED_SECONDS
-    return POD_SECONDS
+_UNKNOWN: Final[Any] = object()
+
+
+def _seconds(key: _Key, answer: Answer) -> float:
+    match key:
+        case _Access():
+            return ALLOWED_SECONDS if answer else DENIED_SECONDS
+        case PodLookup():
+            return POD_SECONDS
+        case NativeResponders():
+            return MODE_SECONDS
+        case _:
+            return POLICY_SECONDS
+
+
+def _key(question: Question) -> PodLookup | Policies | NamespaceLabels | NativeResponders:
+    """Under what the answer to a question is remembered that is the same for every user."""
+    assert not isinstance(question, Permission | Who)  # noqa: S101 - who asks is no question here
+    return question
 
 
 def _accesses(user: User, permission: Permission) -> list[_Access]:
@@ -199,4 +269,11 @@ def _words(question: Question) -> str:
         return f"is there a pod {question.name} in namespace {question.namespace}?"
     if isinstance(question, Permission):
         return f"is there the permission {question.rule} in namespace {question.namespace}?"
+    if isinstance(question, Policies):
+        where = f"namespace {question.namespace}" if question.namespace else "the cluster"
+        return f"which policies has {where}?"
+    if isinstance(question, NamespaceLabels):
+        return f"which labels has namespace {question.namespace}?"
+    if isinstance(question, NativeResponders):
+        return "have pods the field spec.evictionResponders?"
     return "who writes?"

@@ -17,28 +17,30 @@ from aiohttp import hdrs
 from aiohttp.http import RawRequestMessage
 
 from rules.decode import DecodeError, load
-from rules.evaluate import ADMITTED, Inquiry, Policy, Verdict
+from rules.evaluate import Policy
 from rules.facts import NO_FACTS
+from rules.mutate import MutationPolicy
 from webhook.connection import TEXT, Reply
+from webhook.endpoints import Endpoint, Mutating, Pending, Validating
 from webhook.facts import Finder, SilentClusterError
 from webhook.metrics import Row
-from webhook.review import Review, cut, decision, decode, encode, outcome, printable
+from webhook.review import Review, cut, decode, printable
 from webhook.settings import ANSWER_MARGIN_SECONDS, Settings
 
 PATH: Final = "/validate"
+MUTATE_PATH: Final = "/mutate"
+_PATHS: Final = (PATH, MUTATE_PATH)
 
 _log = structlog.get_logger()
 
 _MAX_DETAIL: Final = 300
 """Characters of an error's text, in a refusal and in a log line. Our own choice."""
-_MAX_LOGGED: Final = 10
-"""Violations in a log line; the answer has them all. Our own choice."""
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _CODINGS: Final = ("identity", "gzip")
 
 
 class Validator:
-    """Judges admission reviews. Every method returns at once; none raises."""
+    """Answers admission reviews. Every method returns at once; none raises."""
 
     def __init__(
         self,
@@ -50,7 +52,10 @@ class Validator:
     ) -> None:
         self._max_body = settings.max_body
         self._timeout = settings.timeout
-        self._policy = policy
+        self._endpoints: dict[str, Endpoint] = {
+            PATH: Validating(policy, row),
+            MUTATE_PATH: Mutating(MutationPolicy(settings.mutations, settings.mode), row),
+        }
         self._row = row
         self._clock = clock
         self._finder = finder
@@ -59,7 +64,7 @@ class Validator:
         """Refuse what is no admission review by its head, or say how long its body may take."""
         seconds = _seconds(head.path)
         if seconds is None:
-            return self.refuse(HTTPStatus.NOT_FOUND, f"only {PATH} is served")
+            return self.refuse(HTTPStatus.NOT_FOUND, f"only {' and '.join(_PATHS)} are served")
         if head.method != HTTPMethod.POST:
             reply = self.refuse(HTTPStatus.METHOD_NOT_ALLOWED, "must be POST")
             return reply._replace(allow=b"POST")
@@ -77,7 +82,7 @@ class Validator:
     def answer(
         self, head: RawRequestMessage, body: bytes, began: float
     ) -> Reply | Coroutine[Any, Any, Reply]:
-        """Judge the review in ``body``; a coroutine where a guard has to ask the cluster first."""
+        """Answer the review in ``body``; a coroutine where the cluster has to be asked first."""
         review = None
         try:
             if _coding(head) == "gzip":
@@ -87,44 +92,33 @@ class Validator:
                     return self.refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
                 body = plain
             review = decode(load(body), self._clock())
-            if review.request is None:
-                return self._decide(review, ADMITTED, began)
-            inquiry = Inquiry(review.request, self._policy)
-            questions = inquiry.questions()
+            pending = self._endpoints[head.path.partition("?")[0]].take(review, began)
+            questions = pending.questions
             facts = self._finder.recall(review.user, questions) if questions else NO_FACTS
             if facts is not None:
-                return self._decide(review, inquiry.verdict(facts), began)
+                return pending.decide(facts)
         except DecodeError as error:
             _log.info("refused", code=400, error=str(error))
             return self.refuse(HTTPStatus.BAD_REQUEST, str(error))
         except Exception:  # noqa: BLE001 - our bug, whatever it is: failurePolicy decides
             return self._fail(review)
         seconds = min(_seconds(head.path) or inf, self._timeout)
-        return self._answer_later(review, inquiry, began, seconds)
+        return self._answer_later(review, pending, began, seconds)
 
     async def _answer_later(
-        self, review: Review, inquiry: Inquiry, began: float, seconds: float
+        self, review: Review, pending: Pending, began: float, seconds: float
     ) -> Reply:
         try:
             async with asyncio.timeout(seconds - (perf_counter() - began)):
-                facts = await self._finder.find(review.user, inquiry.questions())
-            return self._decide(review, inquiry.verdict(facts), began)
+                facts = await self._finder.find(review.user, pending.questions)
+            return pending.decide(facts)
         except (SilentClusterError, TimeoutError) as error:
-            # No verdict is no denial either: failurePolicy decides.
+            # No answer is no denial, and no half of a change: failurePolicy decides.
             _log.error("the cluster does not answer", uid=review.uid, error=str(error) or "in time")
-            detail = "the cluster gave no answer on which the verdict depends; see the log"
+            detail = "the cluster gave no answer on which this one depends; see the log"
             return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
         except Exception:  # noqa: BLE001 - as above
             return self._fail(review)
-
-    def _decide(self, review: Review, verdict: Verdict, began: float) -> Reply:
-        reply = Reply(HTTPStatus.OK, encode(review, verdict))
-        self._row.judged(review, verdict, perf_counter() - began)
-        if verdict.violations:
-            _log.info(**_line(review, verdict))
-        elif review.request is None:
-            _log.debug("not ours", uid=review.uid, kind=review.kind, group=review.group)
-        return reply
 
     def _fail(self, review: Review | None) -> Reply:
         _log.exception("failed", uid=review.uid if review else "")
@@ -148,7 +142,7 @@ def _seconds(target: str) -> float | None:
     Infinite without a usable ``?timeout=``.
     """
     path, _, query = target.partition("?")
-    if path != PATH:
+    if path not in _PATHS:
         return None
     asked = _duration(parse_qs(query).get("timeout", [""])[0])
     if not asked:
@@ -216,32 +210,3 @@ def _gunzip(data: bytes, limit: int) -> bytes | None:
             raise DecodeError("must be complete gzip")
         data = member.unused_data
     return b"".join(parts)
-
-
-def _line(review: Review, verdict: Verdict) -> dict[str, Any]:
-    """The log line of a request that broke rules."""
-    decided = decision(verdict)
-    shown = verdict.denied or verdict.violations
-    return {
-        "event": {"deny": "denied", "warn": "warned"}.get(decided, "audited"),
-        "uid": review.uid,
-        "rules": list(dict.fromkeys(violation.rule for violation in shown)),
-        "user": review.user.name,
-        "operation": review.operation.value,
-        "group": review.group,
-        "resource": review.resource,
-        "subresource": review.subresource,
-        "namespace": review.namespace,
-        "name": review.name,
-        "dry_run": review.dry_run,
-        "reason": outcome(shown).value,
-        "violations": len(shown),
-        "causes": [
-            {
-                "rule": violation.rule,
-                "field": violation.error.field,
-                "message": violation.error.message,
-            }
-            for violation in shown[:_MAX_LOGGED]
-        ],
-    }

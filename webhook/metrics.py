@@ -11,7 +11,7 @@ import mmap
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from itertools import accumulate, product
+from itertools import accumulate, chain, product
 from typing import Final, TypeAlias
 
 from prometheus_client.core import (
@@ -25,6 +25,7 @@ from prometheus_client.registry import Collector
 from rules.catalog import GUARDS, RULES
 from rules.decode import SHAPES
 from rules.evaluate import Verdict
+from rules.mutate import MUTATIONS, Revision
 from rules.request import STATUS, Operation
 from rules.rule import Enforcement
 from webhook.review import Review, decision, plural
@@ -34,21 +35,24 @@ BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 STATUSES: Final = (400, 404, 405, 408, 413, 415, 500)
 """The HTTP statuses of requests that got no verdict."""
 
-Labels: TypeAlias = tuple[str, str, str, str, str]
+VALIDATING: Final = "validating"
+MUTATING: Final = "mutating"
+Labels: TypeAlias = tuple[str, str, str, str, str, str]
 
-_LABELS: Final = ("operation", "resource", "subresource", "decision", "dry_run")
+_LABELS: Final = ("webhook", "operation", "resource", "subresource", "decision", "dry_run")
 # Stands for everything that isn't ours: no caller can make up label values.
 _OTHER: Final = "other"
 _RESOURCES: Final = frozenset(plural(kind) for _, _, kind in SHAPES)
 _SUBRESOURCES: Final = ("", STATUS)
-_VALUES: Final = (
+_WRITES: Final = (
     tuple(operation.value for operation in Operation),
     (*sorted(_RESOURCES), _OTHER),
     (*_SUBRESOURCES, _OTHER),
-    ("allow", "warn", "deny"),
-    ("false", "true"),
 )
-_FAILED: Final[Labels] = ("", "", "", "error", "false")
+_DRY_RUN: Final = ("false", "true")
+_VALIDATED: Final = product((VALIDATING,), *_WRITES, ("allow", "warn", "deny"), _DRY_RUN)
+_MUTATED: Final = product((MUTATING,), *_WRITES, ("allow", "mutate"), _DRY_RUN)
+_FAILED: Final[Labels] = ("", "", "", "", "error", "false")
 _FACT_SOURCES: Final = ("memory", "cluster", "failed")
 _VIOLATIONS: Final = tuple(product(RULES, (Enforcement.DENY, Enforcement.WARN, Enforcement.AUDIT)))
 
@@ -67,14 +71,15 @@ class _Layout:
     def __init__(self) -> None:
         self.size = 0
         self.requests: dict[Labels, int] = {
-            labels: self._take(_PER_REQUEST) for labels in product(*_VALUES)
+            labels: self._take(_PER_REQUEST) for labels in chain(_VALIDATED, _MUTATED)
         }
         self.violations = {labels: self._take() for labels in _VIOLATIONS}
+        self.mutations = {name: self._take() for name in MUTATIONS}
         self.errors = {status: self._take() for status in STATUSES}
         self.shed = self._take()
         self.reload_failures = self._take()
         self.facts = {source: self._take() for source in _FACT_SOURCES}
-        self.unanswered = {name: self._take() for name in GUARDS}
+        self.unanswered = {name: self._take() for name in (*GUARDS, *MUTATIONS)}
         self.starts = self._take()
         self.waiting = self._take()
         self.connections = self._take()
@@ -109,12 +114,28 @@ class Row:
 
     def judged(self, review: Review, verdict: Verdict, seconds: float) -> None:
         """Count a request that got ``verdict`` after ``seconds``."""
+        self._answered(VALIDATING, review, decision(verdict), seconds)
+        for violation in verdict.violations:
+            self._cells[_AT.violations[violation.rule, violation.enforcement]] += 1
+        for guard in verdict.unanswered:
+            self._cells[_AT.unanswered[guard]] += 1
+
+    def revised(self, review: Review, revision: Revision, seconds: float) -> None:
+        """Count a request that got ``revision`` after ``seconds``."""
+        self._answered(MUTATING, review, "mutate" if revision.steps else "allow", seconds)
+        for made in revision.made:
+            self._cells[_AT.mutations[made.mutation]] += 1
+        for name in revision.unanswered:
+            self._cells[_AT.unanswered[name]] += 1
+
+    def _answered(self, webhook: str, review: Review, decided: str, seconds: float) -> None:
         resource, subresource = review.resource, review.subresource
         labels = (
+            webhook,
             review.operation.value,
             resource if resource in _RESOURCES else _OTHER,
             subresource if subresource in _SUBRESOURCES else _OTHER,
-            decision(verdict),
+            decided,
             "true" if review.dry_run else "false",
         )
         start = _AT.requests[labels]
@@ -122,10 +143,6 @@ class Row:
         cells[start + _COUNT] += 1
         cells[start + _SUM] += seconds
         cells[start + _FIRST_BUCKET + bisect_left(BUCKETS, seconds)] += 1
-        for violation in verdict.violations:
-            cells[_AT.violations[violation.rule, violation.enforcement]] += 1
-        for guard in verdict.unanswered:
-            cells[_AT.unanswered[guard]] += 1
 
     def failed(self, status: int) -> None:
         """Count a request that got the HTTP ``status`` instead of a verdict."""
@@ -197,12 +214,19 @@ class Board(Collector):
         yield self._labelled(
             "violations", "Broken rules.", ("rule", "enforcement"), _AT.violations.items()
         )
+        mutations = (((name,), place) for name, place in _AT.mutations.items())
+        yield self._labelled("mutations", "Changes to objects.", ("mutation",), mutations)
         unanswered = (((name,), place) for name, place in _AT.unanswered.items())
         yield self._labelled(
-            "guards_unanswered", "Guards left out, for want of an answer.", ("rule",), unanswered
+            "guards_unanswered",
+            "Guards and mutations left out, for want of an answer.",
+            ("rule",),
+            unanswered,
         )
         facts = (((source,), place) for source, place in _AT.facts.items())
-        yield self._labelled("facts", "Answers to the questions of guards.", ("source",), facts)
+        yield self._labelled(
+            "facts", "Answers to the questions of guards and mutations.", ("source",), facts
+        )
         errors = (((str(status),), place) for status, place in _AT.errors.items())
         yield self._labelled("errors", "Requests without a verdict.", ("code",), errors)
         for name, text, value in (
@@ -236,7 +260,7 @@ class Board(Collector):
         requests = CounterMetricFamily(f"{_PREFIX}requests", "Requests.", labels=_LABELS)
         durations = HistogramMetricFamily(
             f"{_PREFIX}request_duration_seconds",
-            "From the complete header to the verdict.",
+            "From the complete header to the answer.",
             labels=_LABELS,
         )
         for labels, start in _AT.requests.items():

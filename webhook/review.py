@@ -4,6 +4,7 @@ Source: ``k8s.io/api/admission/v1`` and ``v1beta1`` (the same fields), ``metav1.
 wording of apimachinery's ``errors.NewInvalid`` and ``NewForbidden``; Kubernetes 1.37.2.
 """
 
+import base64
 import unicodedata
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -14,6 +15,8 @@ import orjson
 from rules.decode import SHAPES, DecodeError, Shape, decode_object
 from rules.evaluate import Verdict, Violation, judges_deletion
 from rules.field import Path
+from rules.mutate import Revision
+from rules.patch import Document, render
 from rules.request import STATUS, Operation, Request, User
 from rules.rule import Enforcement, Outcome
 
@@ -37,6 +40,8 @@ _OPERATIONS: Final = {operation.value: operation for operation in Operation}
 _JUDGED: Final = (Operation.CREATE, Operation.UPDATE)
 _HTTP: Final = {Outcome.INVALID: 422, Outcome.FORBIDDEN: 403}
 _CUT: Final = "…"
+_UTF8_BYTES: Final = 4
+"""What a character takes at most."""
 
 
 class Review(NamedTuple):
@@ -54,6 +59,8 @@ class Review(NamedTuple):
     user: User
     dry_run: bool
     request: Request | None
+    document: Document
+    """The object of the request as it came; empty where ``request`` is None or has no object."""
 
 
 def decode(raw: Any, now: datetime) -> Review:
@@ -74,10 +81,11 @@ def decode(raw: Any, now: datetime) -> Review:
     if type(dry_run) is not bool:
         raise DecodeError("must be true or false", _REQUEST.child("dryRun"))
     uid = _uid(request)
-    judged = None
+    judged, document = None, _NO_DOCUMENT
     shape = _shape(kind, resource, subresource)
     if shape is not None:
         new, old = _objects(request, operation, shape)
+        document = new or _NO_DOCUMENT
         judged = Request(
             operation=operation,
             now=now,
@@ -103,9 +111,11 @@ def decode(raw: Any, now: datetime) -> Review:
         user=user,
         dry_run=dry_run,
         request=judged,
+        document=document,
     )
 
 
+_NO_DOCUMENT: Final[Document] = {}
 _REQUEST: Final = Path("request")
 _UID: Final = _REQUEST.child("uid")
 
@@ -139,7 +149,8 @@ def _shape(kind: _Names, resource: _Names, subresource: str) -> Shape | None:
 
 def plural(kind: str) -> str:
     """The resource of ``kind``, for the kinds that rules exist for."""
-    return f"{kind.lower()}s"
+    name = kind.lower()
+    return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
 
 
 def _object(value: Any, path: Path) -> dict[str, Any]:
@@ -259,6 +270,32 @@ def respond(review: Review, verdict: Verdict) -> dict[str, Any]:
             response["warnings"] = warnings(str(v.error) for v in warned)
     response["auditAnnotations"] = _annotations(verdict)
     return {"apiVersion": review.api_version, "kind": KIND, "response": response}
+
+
+def encode_revision(review: Review, revision: Revision) -> bytes:
+    """The answer to ``review`` that asks for ``revision``, as JSON.
+
+    As deterministic as that of :func:`respond`. Both patch and patchType, or neither: API servers
+    refuse an answer that has one of them.
+    """
+    response: dict[str, Any] = {"uid": review.uid, "allowed": True}
+    if revision.steps:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(render(revision.steps)).decode()
+    if annotations := _revision_annotations(revision):
+        response["auditAnnotations"] = annotations
+    return orjson.dumps({"apiVersion": review.api_version, "kind": KIND, "response": response})
+
+
+def _revision_annotations(revision: Revision) -> dict[str, str]:
+    annotations: dict[str, str] = {}
+    if revision.made:
+        annotations["mutations"] = ",".join(made.mutation for made in revision.made)
+        changes = "; ".join(made.note for made in revision.made)
+        annotations["changes"] = cut(printable(changes), MAX_ANNOTATION // _UTF8_BYTES)
+    if revision.unanswered:
+        annotations["unanswered"] = ",".join(revision.unanswered)
+    return annotations
 
 
 def outcome(denied: Iterable[Violation]) -> Outcome:

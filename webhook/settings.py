@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rules.mutate import MUTATIONS
+from rules.mutation import Mode
+
 MIB: Final = 1024 * 1024
 
 HEADER_SECONDS: Final = 10.0
@@ -66,3 +69,7 @@ class Settings:
     """After SIGTERM, how long to serve on until every Service has stopped sending new calls."""
     workers: int = 1
     """Processes that share the port."""
+    mode: Mode = Mode.AUTO
+    """Where the cluster has the API from. ``AUTO`` asks it, where a mutation depends on that."""
+    mutations: frozenset[str] = frozenset(MUTATIONS)
+    """The ids of the mutations that may act."""

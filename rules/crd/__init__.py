@@ -1,7 +1,7 @@
-"""The CustomResourceDefinitions that serve the API where Kubernetes does not.
+"""The CustomResourceDefinitions: the API where Kubernetes does not serve it, and Usher's own.
 
-Generated from :mod:`rules.api` and its constraints, so that a limit exists once. On top come CEL
-rules for the basic behaviours, so that those hold while the webhook is down.
+Generated from :mod:`rules.api`, :mod:`rules.policies` and their constraints, so that a limit exists
+once. On top come CEL rules for the basic behaviours, so that those hold while the webhook is down.
 
 The law of this module: the CRD never refuses what the native API admits. It may admit more, because
 the webhook judges as well. What follows from it:
@@ -21,35 +21,61 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from rules.api import GROUP, VERSION, Eviction, EvictionRequest
+from rules.api import API_VERSION, GROUP, Eviction, EvictionRequest
 from rules.crd.annotations import Schema, unwrap
 from rules.crd.cel import must_be_set, ruled
-from rules.crd.columns import EVICTION_COLUMNS, REQUEST_COLUMNS
+from rules.crd.columns import EVICTION_COLUMNS, POLICY_COLUMNS, REQUEST_COLUMNS
 from rules.crd.prose import DESCRIPTIONS
 from rules.crd.schema import object_schema
+from rules.policies import POLICY_API_VERSION, ClusterResponderPolicy, ResponderPolicy
 
 APPROVAL: Final = "unapproved, installed by Usher where Kubernetes does not serve this group itself"
 """API servers refuse CRDs of ``*.k8s.io`` groups without a text that starts with "unapproved"."""
 
 
 def definitions() -> list[Schema]:
-    """Both CustomResourceDefinitions (``apiextensions.k8s.io/v1``); equal in every call."""
+    """Every CustomResourceDefinition (``apiextensions.k8s.io/v1``); equal in every call."""
     return [
-        _definition(EvictionRequest, "evictionrequests", REQUEST_COLUMNS),
-        _definition(Eviction, "evictions", EVICTION_COLUMNS),
+        _definition(EvictionRequest, "evictionrequests", REQUEST_COLUMNS, API_VERSION),
+        _definition(Eviction, "evictions", EVICTION_COLUMNS, API_VERSION),
+        *policy_definitions(),
     ]
 
 
-def _definition(model: type[BaseModel], plural: str, columns: Sequence[Schema]) -> Schema:
+def policy_definitions() -> list[Schema]:
+    """Those of Usher's own group, which no Kubernetes serves; equal in every call."""
+    return [
+        _definition(ResponderPolicy, "responderpolicies", POLICY_COLUMNS, POLICY_API_VERSION),
+        _definition(
+            ClusterResponderPolicy,
+            "clusterresponderpolicies",
+            POLICY_COLUMNS,
+            POLICY_API_VERSION,
+            scope="Cluster",
+        ),
+    ]
+
+
+def _definition(
+    model: type[BaseModel],
+    plural: str,
+    columns: Sequence[Schema],
+    api_version: str,
+    scope: str = "Namespaced",
+) -> Schema:
     kind = model.__name__
+    group, _, served = api_version.partition("/")
     version = {
-        "name": VERSION,
+        "name": served,
         "served": True,
         "storage": True,
         "subresources": {"status": {}},
         "additionalPrinterColumns": [dict(column) for column in columns],
         "schema": {"openAPIV3Schema": _root(model)},
     }
+    metadata: Schema = {"name": f"{plural}.{group}"}
+    if group == GROUP:
+        metadata["annotations"] = {"api-approved.kubernetes.io": APPROVAL}
     names = {
         "kind": kind,
         "listKind": f"{kind}List",
@@ -59,11 +85,8 @@ def _definition(model: type[BaseModel], plural: str, columns: Sequence[Schema]) 
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"{plural}.{GROUP}",
-            "annotations": {"api-approved.kubernetes.io": APPROVAL},
-        },
-        "spec": {"group": GROUP, "scope": "Namespaced", "names": names, "versions": [version]},
+        "metadata": metadata,
+        "spec": {"group": group, "scope": scope, "names": names, "versions": [version]},
     }
 
 

@@ -8,6 +8,7 @@ from pydantic.fields import FieldInfo
 
 from rules.constraints import (
     RESERVED_DOMAINS,
+    RESERVED_PRIORITY_END,
     Constraint,
     ExactlyOneMember,
     Immutable,
@@ -16,6 +17,7 @@ from rules.constraints import (
     Required,
     SetOnce,
     UnreservedDomain,
+    UnreservedPriority,
 )
 from rules.crd.annotations import Schema, unwrap
 from rules.field import ErrorType
@@ -84,6 +86,10 @@ def rules_of_field(limit: Constraint) -> Sequence[CelRule]:
             listed = ", ".join(f"*.{domain}" for domain in RESERVED_DOMAINS)
             message = f"domain names {listed} are reserved; use your own domain"
             rule = f"!self.matches('^([^/]*[.])?({domains})/')"
+            return (CelRule(name=limit.rule, rule=rule, message=message),)
+        case UnreservedPriority():
+            rule = f"self < 0 || self >= {RESERVED_PRIORITY_END}"
+            message = f"must be at least {RESERVED_PRIORITY_END}"
             return (CelRule(name=limit.rule, rule=rule, message=message),)
     return ()
 

@@ -68,3 +68,14 @@ EVICTION_COLUMNS: Final = (
     ),
     _REASON_COLUMN,
 )
+POLICY_COLUMNS: Final = (
+    _column("Responder", ".spec.responders[0].name", "The first that is registered."),
+    _column("Priority", ".spec.responders[0].priority", "Its priority.", type_="integer"),
+    _column(
+        "Matched Pods",
+        ".status.matchedPods",
+        "How many pods there are that the policy is about.",
+        type_="integer",
+    ),
+    _AGE_COLUMN,
+)

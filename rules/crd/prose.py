@@ -12,6 +12,7 @@ from rules.api import (
     MANAGING_PRIORITY,
     MAX_CONDITIONS,
     MAX_MESSAGE,
+    MAX_POD_RESPONDERS,
     MAX_PRIORITY,
     VERSION,
     Condition,
@@ -19,6 +20,7 @@ from rules.api import (
     EvictionRequest,
     EvictionRequestSpec,
     EvictionRequestStatus,
+    EvictionResponder,
     EvictionSpec,
     EvictionStatus,
     PodReference,
@@ -29,6 +31,16 @@ from rules.api import (
 )
 from rules.constraints import (
     RESERVED_PRIORITY_END,
+)
+from rules.policies import (
+    POLICY_API_VERSION,
+    ClusterResponderPolicy,
+    ClusterResponderPolicySpec,
+    LabelRequirement,
+    LabelSelector,
+    PolicyStatus,
+    ResponderPolicy,
+    ResponderPolicySpec,
 )
 
 _API_VERSION: Final = f"The version of the API: {GROUP}/{VERSION}."
@@ -45,6 +57,13 @@ _INTENT: Final = (
     "Eviction asks for the target to go; Withdrawn no longer does. When every requester of a "
     "target has withdrawn, the eviction is canceled."
 )
+_POLICY_SPEC: Final = {
+    "": "Which pods get which responders.",
+    "podSelector": "Labels of the pods that the policy is about; {} means every pod. Required.",
+    "responders": "What is registered for these pods when they are created, within the "
+    f"{MAX_POD_RESPONDERS} places that a pod has. A responder that the pod names itself, or a "
+    "policy before this one, stays as it is.",
+}
 _KEY_FORM: Final = "of the form <domain>/<name>, such as db.acme.io/failover"
 
 DESCRIPTIONS: Final[Mapping[type[BaseModel], Mapping[str, str]]] = {
@@ -133,5 +152,47 @@ DESCRIPTIONS: Final[Mapping[type[BaseModel], Mapping[str, str]]] = {
         "lastTransitionTime": "When status changed last.",
         "reason": "Why, in one word for programs.",
         "message": "Why, in words for people. May be empty.",
+    },
+    ResponderPolicy: {
+        "": "Registers responders for new pods of its namespace. Comes before every "
+        "ClusterResponderPolicy; equals come by name. Pods that exist already are left alone.",
+        "apiVersion": f"The version of the API: {POLICY_API_VERSION}.",
+        "kind": "The kind of this object: ResponderPolicy.",
+    },
+    ResponderPolicySpec: _POLICY_SPEC,
+    ClusterResponderPolicy: {
+        "": "Registers responders for new pods of many namespaces. Comes after every "
+        "ResponderPolicy; equals come by name. Pods that exist already are left alone.",
+        "apiVersion": f"The version of the API: {POLICY_API_VERSION}.",
+        "kind": "The kind of this object: ClusterResponderPolicy.",
+    },
+    ClusterResponderPolicySpec: {
+        **_POLICY_SPEC,
+        "namespaceSelector": "Labels of the namespaces in which pods are meant; all namespaces "
+        "where it is missing.",
+    },
+    PolicyStatus: {
+        "": "What has become of the policy. Written by the controller.",
+        "observedGeneration": _OBSERVED_GENERATION,
+        "matchedPods": "How many pods there are that the policy is about.",
+    },
+    EvictionResponder: {
+        "": "A responder as a pod registers it.",
+        "name": f"Who responds, {_KEY_FORM}. Domains below k8s.io and kubernetes.io are reserved. "
+        "Unique in the list.",
+        "priority": f"Its place in the order, from {RESERVED_PRIORITY_END} to {MAX_PRIORITY}; "
+        f"higher ones act first, the pod's own controller has {MANAGING_PRIORITY}. Required.",
+    },
+    LabelSelector: {
+        "": "Conditions on labels, all of which must hold.",
+        "matchLabels": "Labels that must have exactly these values.",
+        "matchExpressions": "Conditions of other kinds.",
+    },
+    LabelRequirement: {
+        "": "One condition on one label.",
+        "key": "The label.",
+        "operator": "In and NotIn compare with values, Exists and DoesNotExist ask for the label "
+        "itself. NotIn holds where the label is missing, too.",
+        "values": "What to compare with; none for Exists and DoesNotExist.",
     },
 }

@@ -35,6 +35,7 @@ from rules.constraints import (
     SetOnce,
     Unique,
     UnreservedDomain,
+    UnreservedPriority,
     Uuid,
 )
 from rules.crd.annotations import Schema, unwrap
@@ -42,6 +43,7 @@ from rules.crd.behaviours import BEHAVIOURS, LIST_BEHAVIOURS
 from rules.crd.cel import must_be_set, ruled, rules_of_field, rules_of_parent
 from rules.crd.prose import DESCRIPTIONS
 from rules.meta.conditions import MAX_MESSAGE_BYTES, MAX_REASON
+from rules.policies import LabelSelector
 
 
 def object_schema(model: type[BaseModel]) -> Schema:
@@ -85,6 +87,8 @@ def _field(model: type[BaseModel], name: str, info: FieldInfo) -> Schema:
         schema |= _CONDITION.get(name, {})
     if Condition in get_args(annotation):
         schema |= _list_map(_CONDITION_KEY)
+    if schema["type"] == "array":
+        schema.setdefault("x-kubernetes-list-type", "atomic")
     return ruled(
         schema,
         [
@@ -96,7 +100,9 @@ def _field(model: type[BaseModel], name: str, info: FieldInfo) -> Schema:
 
 def _typed(annotation: Any, facts: Sequence[Any]) -> Schema:
     if get_origin(annotation) is tuple:
-        return {"type": "array", "items": object_schema(get_args(annotation)[0])}
+        return {"type": "array", "items": _typed(get_args(annotation)[0], ())}
+    if get_origin(annotation) is dict:
+        return {"type": "object", "additionalProperties": _typed(get_args(annotation)[1], ())}
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return object_schema(annotation)
     if annotation is str:
@@ -141,8 +147,8 @@ _CONDITION: Final[Mapping[str, Schema]] = {
 }
 _CONDITION_REQUIRED: Final = ("type", "status", "lastTransitionTime", "reason")
 _CONDITION_KEY: Final = "type"
-_ATOMIC: Final = (Requester, TargetResponder)
-"""Items that server-side apply owns as a whole (``+structType=atomic`` in types.go)."""
+_ATOMIC: Final = (Requester, TargetResponder, LabelSelector)
+"""What server-side apply owns as a whole (``+structType=atomic`` in types.go)."""
 
 
 _BOUNDS: Final[Mapping[type[Constraint], str]] = {
@@ -169,7 +175,7 @@ def _keywords(limit: Constraint) -> Schema:
             return dict(_FORMATS[type(limit)])
         case Required() | ExactlyOneMember() | UnreservedDomain() | Immutable() | SetOnce():
             return {}
-        case NeverUnset() | NeverDecreases():
+        case NeverUnset() | NeverDecreases() | UnreservedPriority():
             return {}
     raise TypeError(f"no schema for {limit}")
 

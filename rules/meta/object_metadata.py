@@ -8,13 +8,15 @@ Refused: {name: Drain_Web_0, labels: {acme.io/team: "web team"}}
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 from rules import formats
 from rules.api import Eviction, EvictionRequest, ObjectMeta, OwnerReference
 from rules.field import FieldError, Path, forbidden, invalid, required, too_long
+from rules.policies import AnyPolicy
 from rules.rule import Context, Rule
 
+_Object: TypeAlias = Eviction | EvictionRequest | AnyPolicy
 _FIELD = Path("metadata")
 _MAX_ANNOTATIONS: Final = 256 * 1024
 """All keys and values together, in bytes (``TotalAnnotationSizeLimitB``)."""
@@ -27,9 +29,7 @@ _BANNED_OWNERS: Final = (("v1", "Event"), ("/v1", "Event"))
 _IMMUTABLE: Final = ("name", "namespace")
 
 
-def _create(
-    new: Eviction | EvictionRequest, *, old: None, context: Context
-) -> Iterator[FieldError]:
+def _create(new: _Object, *, old: None, context: Context) -> Iterator[FieldError]:
     meta = new.metadata
     if not meta.name and not meta.generate_name:
         yield required(_FIELD.child("name"), "name or generateName is required")
@@ -40,9 +40,7 @@ def _create(
     yield from _judge_content(meta)
 
 
-def _update(
-    new: Eviction | EvictionRequest, *, old: Eviction | EvictionRequest, context: Context
-) -> Iterator[FieldError]:
+def _update(new: _Object, *, old: _Object, context: Context) -> Iterator[FieldError]:
     meta, stored = new.metadata, old.metadata
     yield from _judge_kept_fields(meta, stored)
     if stored.deletion_timestamp is None:
@@ -55,9 +53,7 @@ def _update(
         yield forbidden(_FIELD.child("finalizers"), detail)
 
 
-def _update_status(
-    new: Eviction | EvictionRequest, *, old: Eviction | EvictionRequest, context: Context
-) -> Iterator[FieldError]:
+def _update_status(new: _Object, *, old: _Object, context: Context) -> Iterator[FieldError]:
     # A status write takes everything else in metadata from the stored object.
     yield from _judge_kept_fields(new.metadata, old.metadata)
 
@@ -135,7 +131,7 @@ def _judge_finalizers(path: Path, finalizers: tuple[str, ...]) -> Iterator[Field
         yield invalid(path, list(finalizers), detail)
 
 
-RULE: Rule[Eviction | EvictionRequest] = Rule(
+RULE: Rule[_Object] = Rule(
     name="object-metadata",
     doc=__doc__,
     create=_create,

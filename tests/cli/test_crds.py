@@ -5,7 +5,7 @@ import json
 import yaml
 
 from cli.documents import Document, read_documents
-from rules.crd import definitions
+from rules.crd import definitions, policy_definitions
 from tests.cli.conftest import Usher
 
 
@@ -26,3 +26,9 @@ def test_json_is_one_list(usher: Usher) -> None:
     document = json.loads(usher("crds", "-o", "json").stdout)
     assert (document["apiVersion"], document["kind"]) == ("v1", "List")
     assert document["items"] == json.loads(json.dumps(definitions()))
+
+
+def test_native_clusters_need_the_policies_alone(usher: Usher) -> None:
+    values = list(yaml.safe_load_all(usher("crds", "--mode", "native").stdout))
+    assert values == json.loads(json.dumps(policy_definitions()))
+    assert len(values) == 2

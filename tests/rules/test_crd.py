@@ -14,16 +14,20 @@ from rules import constraints as limits
 from rules.api import API_VERSION, Eviction, EvictionRequest
 from rules.catalog import RULES
 from rules.constraints import Constraint, Format, LongName, PrefixedKey, Uuid
-from rules.crd import definitions, schema
+from rules.crd import definitions, policy_definitions, schema
 from rules.declared import model_in
+from rules.policies import POLICY_API_VERSION, ClusterResponderPolicy, ResponderPolicy
 from rules.times import parse_time
 from tests.vectors import admission_vectors
 
-MODELS: dict[str, type[BaseModel]] = {"Eviction": Eviction, "EvictionRequest": EvictionRequest}
+MODELS: dict[str, type[BaseModel]] = {
+    model.__name__: model
+    for model in (Eviction, EvictionRequest, ResponderPolicy, ClusterResponderPolicy)
+}
 DEFINITIONS = {definition["spec"]["names"]["kind"]: definition for definition in definitions()}
 # What a structural schema may hold, as far as we use it (apiextensions/v1 JSONSchemaProps).
 KEYWORDS = {
-    "default", "description", "enum", "format", "items", "maxItems", "maxLength", "maximum",
+    "additionalProperties", "default", "description", "enum", "format", "items", "maxItems", "maxLength", "maximum",
     "minimum", "pattern", "properties", "required", "type", "x-kubernetes-list-map-keys",
     "x-kubernetes-list-type", "x-kubernetes-map-type", "x-kubernetes-validations",
 }  # fmt: skip
@@ -78,22 +82,34 @@ LIMITS = [
 ]
 
 
-def test_there_are_two_definitions_of_the_group() -> None:
-    names = {definition["metadata"]["name"] for definition in definitions()}
-    assert names == {"evictions.lifecycle.k8s.io", "evictionrequests.lifecycle.k8s.io"}
+def test_there_are_definitions_of_two_groups() -> None:
+    wanted = {
+        "evictions.lifecycle.k8s.io": (API_VERSION, "Namespaced"),
+        "evictionrequests.lifecycle.k8s.io": (API_VERSION, "Namespaced"),
+        "responderpolicies.usher.dev": (POLICY_API_VERSION, "Namespaced"),
+        "clusterresponderpolicies.usher.dev": (POLICY_API_VERSION, "Cluster"),
+    }
+    assert {definition["metadata"]["name"] for definition in definitions()} == set(wanted)
     for definition in definitions():
         spec = definition["spec"]
         (version,) = spec["versions"]
-        assert f"{spec['group']}/{version['name']}" == API_VERSION
+        found = f"{spec['group']}/{version['name']}", spec["scope"]
+        assert found == wanted[definition["metadata"]["name"]]
+        assert definition["metadata"]["name"] == f"{spec['names']['plural']}.{spec['group']}"
         assert (version["served"], version["storage"]) == (True, True)
         assert version["subresources"] == {"status": {}}
-        assert spec["scope"] == "Namespaced"
+
+
+def test_policies_can_be_had_alone() -> None:
+    assert policy_definitions() == definitions()[2:]
 
 
 def test_api_servers_accept_the_group() -> None:
     for definition in definitions():
-        approval = definition["metadata"]["annotations"]["api-approved.kubernetes.io"]
-        assert approval.startswith("unapproved, ")
+        annotations = definition["metadata"].get("annotations", {})
+        approval = annotations.get("api-approved.kubernetes.io", "")
+        is_protected = definition["spec"]["group"].endswith("k8s.io")
+        assert approval.startswith("unapproved, ") is is_protected
 
 
 def test_output_is_the_same_every_time_and_nobody_shares_it() -> None:
@@ -130,6 +146,8 @@ def test_every_limit_of_the_model_appears(kind: str, path: str, limit: Constrain
             assert name in parent.get("required", ()) or any(f".{name}" in r["rule"] for r in above)
         case limits.Immutable() | limits.ExactlyOneMember() | limits.UnreservedDomain():
             assert own
+        case limits.UnreservedPriority():
+            assert str(limits.RESERVED_PRIORITY_END) in own[0]["rule"]
         case _:
             assert any(rule["fieldPath"] == f".{name}" for rule in above)
 
@@ -143,13 +161,13 @@ def rules_named(schema: Schema, name: str) -> list[Schema]:
 def test_schemas_are_structural_and_described(path: str, schema: Schema) -> None:
     assert set(schema) <= KEYWORDS
     assert schema["type"] in {"object", "array", "string", "integer"}
-    assert schema.get("description") or path == "metadata"
+    assert schema.get("description") or path == "metadata" or path.endswith("values[]")
     assert set(schema.get("required", ())) <= set(schema.get("properties", ()))
 
 
 @pytest.mark.parametrize(("path", "schema"), NODES)
 def test_list_items_have_their_key(path: str, schema: Schema) -> None:
-    if schema["type"] == "array":
+    if schema["type"] == "array" and schema["x-kubernetes-list-type"] != "atomic":
         assert schema["x-kubernetes-list-type"] == "map"
         assert set(schema["x-kubernetes-list-map-keys"]) <= set(schema["items"]["required"])
 
@@ -252,6 +270,8 @@ def test_columns_show_what_the_native_ones_do() -> None:
             "Target", "Status", "Active Responder", "Responder Priority", "Requesters", "Age",
             "Expected Finish", "Reason",
         ],
+        "ResponderPolicy": ["Responder", "Priority", "Matched Pods", "Age"],
+        "ClusterResponderPolicy": ["Responder", "Priority", "Matched Pods", "Age"],
     }  # fmt: skip
 
 

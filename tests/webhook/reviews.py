@@ -4,6 +4,7 @@ import json
 from typing import Any, Final
 
 from rules.times import parse_time
+from webhook.review import plural
 
 NOW: Final = parse_time("2026-07-01T12:00:00Z")
 """The instant at which the test server judges."""
@@ -100,7 +101,7 @@ def review(
     resources = {
         "group": group,
         "version": version,
-        "resource": resource or f"{name.lower()}s",
+        "resource": resource or plural(name),
     }
     body: Json = {
         "uid": UID,

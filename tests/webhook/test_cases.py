@@ -13,6 +13,7 @@ from rules.rule import Outcome
 from tests.cases import Case, load_cases
 from tests.webhook.reviews import UID
 from tests.webhook.running import Running, running
+from webhook.review import plural
 
 
 def review(case: Case) -> dict[str, Any]:
@@ -26,7 +27,7 @@ def review(case: Case) -> dict[str, Any]:
         "request": {
             "uid": UID,
             "kind": {**named, "kind": kind},
-            "resource": {**named, "resource": f"{kind.lower()}s"},
+            "resource": {**named, "resource": plural(kind)},
             "subResource": case.subresource,
             "operation": case.operation,
             "name": case.object["metadata"].get("name", ""),

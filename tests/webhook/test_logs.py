@@ -159,7 +159,7 @@ def test_a_failure_of_ours_is_one_line_with_its_uid(
     def fail(*_: Any) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("webhook.handler.Inquiry", fail)
+    monkeypatch.setattr("webhook.endpoints.Inquiry", fail)
     reply = site.call(creation())
     assert reply.status == 500
     assert reply.body == b"internal error; see the log\n"

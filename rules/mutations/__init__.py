@@ -1,0 +1,1 @@
+"""What Usher changes in a write, one module each: optional, idempotent, and audited."""

@@ -1,0 +1,1 @@
+"""What policies for responders must be."""

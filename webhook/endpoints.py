@@ -1,0 +1,132 @@
+"""What is served: one endpoint for verdicts, one for changes. Both take reviews, and never wait.
+
+An endpoint reads a review once, says what has to be known, and decides when it is. Who gets the
+answers, and when to give up, is the business of :mod:`webhook.handler`.
+"""
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from time import perf_counter
+from typing import Any, Final, NamedTuple, Protocol
+
+import structlog
+
+from rules.evaluate import ADMITTED, Inquiry, Policy, Verdict
+from rules.facts import Facts, Question
+from rules.mutate import UNCHANGED, Draft, MutationPolicy, Revision
+from webhook.connection import Reply
+from webhook.metrics import Row
+from webhook.review import Review, decision, encode, encode_revision, outcome
+
+_log = structlog.get_logger()
+
+_MAX_LOGGED: Final = 10
+"""Violations in a log line; the answer has them all. Our own choice."""
+_NOTHING: Final[Mapping[Question, bool]] = {}
+
+
+class Pending(NamedTuple):
+    """A request on the way to its answer."""
+
+    questions: Mapping[Question, bool]
+    """What has to be known; True marks what must be had."""
+    decide: Callable[[Facts], Reply]
+
+
+class Endpoint(Protocol):
+    """What is done with the reviews of one path."""
+
+    def take(self, review: Review, began: float) -> Pending:
+        """Read ``review``, whose head was complete at ``began`` (``perf_counter``)."""
+
+
+class Validating:
+    """Answers with verdicts."""
+
+    def __init__(self, policy: Policy, row: Row) -> None:
+        self._policy = policy
+        self._row = row
+
+    def take(self, review: Review, began: float) -> Pending:
+        """As :class:`Endpoint` has it."""
+        if review.request is None:
+            return Pending(_NOTHING, lambda _: self._decide(review, ADMITTED, began))
+        inquiry = Inquiry(review.request, self._policy)
+        return Pending(
+            inquiry.questions(),
+            lambda facts: self._decide(review, inquiry.verdict(facts), began),
+        )
+
+    def _decide(self, review: Review, verdict: Verdict, began: float) -> Reply:
+        reply = Reply(HTTPStatus.OK, encode(review, verdict))
+        self._row.judged(review, verdict, perf_counter() - began)
+        if verdict.violations:
+            _log.info(**_verdict_line(review, verdict))
+        elif review.request is None:
+            _log.debug("not ours", uid=review.uid, kind=review.kind, group=review.group)
+        return reply
+
+
+class Mutating:
+    """Answers with changes; refuses nothing."""
+
+    def __init__(self, policy: MutationPolicy, row: Row) -> None:
+        self._policy = policy
+        self._row = row
+
+    def take(self, review: Review, began: float) -> Pending:
+        """As :class:`Endpoint` has it."""
+        if review.request is None:
+            return Pending(_NOTHING, lambda _: self._decide(review, UNCHANGED, began))
+        draft = Draft(review.request, review.document, self._policy)
+        return Pending(
+            draft.questions(), lambda facts: self._decide(review, draft.revision(facts), began)
+        )
+
+    def _decide(self, review: Review, revision: Revision, began: float) -> Reply:
+        reply = Reply(HTTPStatus.OK, encode_revision(review, revision))
+        self._row.revised(review, revision, perf_counter() - began)
+        if revision.made:
+            _log.info(
+                "mutated",
+                mutations=[made.mutation for made in revision.made],
+                changes=[made.note for made in revision.made],
+                **_about(review),
+            )
+        return reply
+
+
+def _about(review: Review) -> dict[str, Any]:
+    """Whose write it is, and of which object."""
+    return {
+        "uid": review.uid,
+        "user": review.user.name,
+        "operation": review.operation.value,
+        "group": review.group,
+        "resource": review.resource,
+        "subresource": review.subresource,
+        "namespace": review.namespace,
+        "name": review.name,
+        "dry_run": review.dry_run,
+    }
+
+
+def _verdict_line(review: Review, verdict: Verdict) -> dict[str, Any]:
+    """The log line of a request that broke rules."""
+    decided = decision(verdict)
+    shown = verdict.denied or verdict.violations
+    return {
+        "event": {"deny": "denied", "warn": "warned"}.get(decided, "audited"),
+        "rules": list(dict.fromkeys(violation.rule for violation in shown)),
+        **_about(review),
+        "reason": outcome(shown).value,
+        "violations": len(shown),
+        "causes": [
+            {
+                "rule": violation.rule,
+                "field": violation.error.field,
+                "message": violation.error.message,
+            }
+            for violation in shown[:_MAX_LOGGED]
+        ],
+    }
