@@ -4,7 +4,7 @@ import asyncio
 import signal
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -82,6 +82,7 @@ class Controller:
     """Everything, put together."""
 
     def __init__(self, cluster: Cluster, settings: Settings) -> None:
+        self._cluster = cluster
         self._settings = settings
         self._view = view = View()
         self._router = Router(view)
@@ -107,8 +108,9 @@ class Controller:
         self._events = Recorder(cluster, settings.events, metrics.events)
         tell = self._events.tell
         evictor = Evictor(writer, tell) if settings.evictor else None
-        self._loop = Loop(view, self._queue, writer, evictor, metrics, settings.extras, tell)
+        self._loop = Loop(view, self._queue, writer, evictor, metrics, self._extras, tell)
         metrics.registry.register(Board(view, self._depth, self._heard, clock.now))
+        metrics.clock_ahead.set_function(self._seconds_ahead)
 
     def _candidate(self, cluster: Cluster) -> Lead:
         settings = self._settings
@@ -226,6 +228,12 @@ class Controller:
         reasons = [informer.trouble for informer in self._informers]
         reasons += [self._rival.reason()] if self._rival is not None else []
         return list(filter(None, reasons))
+
+    def _extras(self) -> Extras:
+        return replace(self._settings.extras, trusts_clock=self._cluster.has_right_time)
+
+    def _seconds_ahead(self) -> float:
+        return self._cluster.clock_ahead.total_seconds()
 
     def _depth(self) -> tuple[int, int]:
         return len(self._queue.schedule), self._queue.schedule.delayed

@@ -5,8 +5,11 @@ proxies); it has no classes for this group, so that paths and documents are plai
 """
 
 from collections.abc import AsyncGenerator, Mapping
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 from urllib.parse import urlsplit
@@ -14,9 +17,11 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import orjson
+import structlog
 import yaml
 from kubernetes_asyncio import client, config
 
+from controller import clock
 from controller.failures import (
     Busy,
     ClusterFailure,
@@ -31,8 +36,11 @@ from controller.failures import (
 )
 from controller.planning.snapshot import Key
 from controller.resources import PODS, Resource
+from rules.states import CLOCK_SKEW
 
 Document = dict[str, Any]
+
+_log = structlog.get_logger()
 
 PAGE: Final = 500
 """Objects of one page of a list (what client-go asks for)."""
@@ -48,6 +56,11 @@ _CONNECT_SECONDS: Final = 10.0
 _LIMITS: Final = aiohttp.ClientTimeout(total=_PATIENCE_SECONDS, sock_connect=_CONNECT_SECONDS)
 _BUFFER_BYTES: Final = 2**21
 """For one event of a watch: more than etcd takes for an object (1.5 MiB)."""
+_COMPARE_SECONDS: Final = 5.0
+"""Between two looks at the API server's clock."""
+_WRONG: Final = (
+    "the clock differs from the API server's: reports are refused, nothing is ended or removed"
+)
 _APPLY: Final = "application/apply-patch+yaml"
 _JSON: Final = "application/json"
 _TERMINATING: Final = "NamespaceTerminating"
@@ -113,6 +126,9 @@ class Cluster:
         self._client: Any = None
         self._session: Any = None
         self._proxy: str | None = None
+        self._compared = float("-inf")
+        self.clock_ahead = timedelta()
+        """How far our clock is ahead of the API server's, to about a second."""
 
     async def __aenter__(self) -> Self:
         await self._load()
@@ -319,7 +335,30 @@ class Cluster:
             )
         except (aiohttp.ClientError, OSError, config.ConfigException) as error:
             raise Unreachable(f"{call}: {_words(error)}") from None
+        self._compare_clocks(response.headers.get("Date", ""))
         return response
+
+    @property
+    def has_right_time(self) -> bool:
+        """Whether our clock agrees with the API server's, as far as clocks can."""
+        return abs(self.clock_ahead) < CLOCK_SKEW
+
+    def _compare_clocks(self, date: str) -> None:
+        """Take note of the ``Date`` of an answer, which the API server has set just now."""
+        if monotonic() - self._compared < _COMPARE_SECONDS:
+            return
+        try:
+            theirs = parsedate_to_datetime(date)
+        except ValueError:
+            return  # something in between has taken it away
+        had_right_time = self.has_right_time
+        self._compared, self.clock_ahead = monotonic(), clock.now() - theirs
+        if self.has_right_time != had_right_time:
+            told = _log.info if self.has_right_time else _log.warning
+            told(
+                "the clock agrees with the API server's again" if self.has_right_time else _WRONG,
+                seconds_ahead=round(self.clock_ahead.total_seconds()),
+            )
 
 
 def _environment_proxy(host: str) -> str | None:

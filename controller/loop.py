@@ -1,6 +1,7 @@
 """The workers: take an item, plan, write, see when to look again."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from time import monotonic
 from typing import Final, NamedTuple
@@ -98,7 +99,7 @@ class Loop:
         writer: Writer,
         evictor: Evictor | None,
         metrics: Metrics,
-        extras: Extras,
+        extras: Callable[[], Extras],
         tell: Tell,
     ) -> None:
         """``evictor`` None: somebody else is the default evictor; ``tell`` people what happens."""
@@ -181,7 +182,7 @@ class Loop:
         now = clock.now()
         sync = Sync(item.work)
         planned = plan(sync, item.key, snapshot, now)
-        planned = extended(sync, planned, item.key, snapshot, now, self._extras)
+        planned = extended(sync, planned, item.key, snapshot, now, self._extras())
         planned = with_deferral(sync, planned, item.key, snapshot, now)
         for write in planned.writes:
             await self._write(write, snapshot, now)
@@ -195,7 +196,7 @@ class Loop:
         self, sync: Sync, key: Key, value: Eviction | EvictionRequest, snapshot: Snapshot
     ) -> timedelta | None:
         """Delete what has outlived its use; returns when it will have."""
-        found = expiry(sync, key, snapshot, clock.now(), self._extras)
+        found = expiry(sync, key, snapshot, clock.now(), self._extras())
         if found.is_due:
             resource = EVICTION_REQUESTS if sync == Sync.REQUEST else EVICTIONS
             await self._writer.delete(resource, key, value.metadata)

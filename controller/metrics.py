@@ -79,6 +79,11 @@ class Metrics:
             ("result",),
             registry=registry,
         )
+        self.clock_ahead = Gauge(
+            f"{_PREFIX}clock_ahead_seconds",
+            "How far the clock is ahead of the API server's, to about a second.",
+            registry=registry,
+        )
         self.lease_held = Gauge(
             f"{_PREFIX}lease_held", "1 while this process leads.", registry=registry
         )

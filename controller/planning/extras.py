@@ -33,6 +33,8 @@ class Extras:
     """How long an Eviction is kept after its end that no EvictionRequest owns or is made for."""
     deadline: timedelta = _OFF
     """How long an Eviction may take from its creation to its end."""
+    trusts_clock: bool = True
+    """Whether the instant can be relied on; else nothing is ended or removed because of its age."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ def extended(
     sync: Sync, plan: Plan, key: Key, snapshot: Snapshot, now: datetime, extras: Extras
 ) -> Plan:
     """``plan`` of ``sync`` for ``key``, as ``extras`` want it."""
-    if sync == Sync.EVICTION and extras.deadline > _OFF:
+    if sync == Sync.EVICTION and extras.deadline > _OFF and extras.trusts_clock:
         return ended_in_time(plan, key, snapshot, now, extras.deadline)
     if sync == Sync.REQUEST and extras.deadline > _OFF:
         plan = without_repetition(plan, key, snapshot)
@@ -76,6 +78,8 @@ def damped(plan: Plan, key: Key, snapshot: Snapshot, now: datetime, damping: tim
 
 def expiry(sync: Sync, key: Key, snapshot: Snapshot, now: datetime, extras: Extras) -> Expiry:
     """Whether the object ``key`` of ``sync`` is to be deleted at ``now``."""
+    if not extras.trusts_clock:
+        return Expiry()
     if sync == Sync.REQUEST and extras.request_ttl > _OFF:
         request = snapshot.eviction_request(key)
         if request and is_done(request) and request.metadata.deletion_timestamp is None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from controller import clock
 from controller import cluster as cluster_module
 from controller.cluster import Cluster, _environment_proxy
 from controller.failures import Gone, ServerFailure, Silent, Unreachable
@@ -101,6 +103,28 @@ async def test_a_credential_that_has_expired_is_read_again(
     server.handler = pick
     server._file.write_text(server._file.read_text().replace("secret", "new"))
     assert await cluster.get(EVICTIONS, KEY) == {}
+
+
+async def test_the_clocks_are_compared(
+    server: Server, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_module, "_COMPARE_SECONDS", 0.0)
+    dates = ["Wed, 01 Jul 2026 12:00:00 GMT", "", "nonsense"]
+    ours = datetime(2026, 7, 1, 13, tzinfo=UTC)
+    monkeypatch.setattr(clock, "now", lambda: ours)
+
+    async def dated(_: web.Request) -> web.Response:
+        return web.json_response({}, headers={"Date": dates.pop(0)})
+
+    server.handler = dated
+    assert cluster.has_right_time
+    for _ in range(3):
+        await cluster.get(EVICTIONS, KEY)
+        assert cluster.clock_ahead == timedelta(hours=1)
+        assert not cluster.has_right_time
+    dates.append("Wed, 01 Jul 2026 13:00:29 GMT")
+    await cluster.get(EVICTIONS, KEY)
+    assert cluster.has_right_time
 
 
 # --- proxies ------------------------------------------------------------------------------------

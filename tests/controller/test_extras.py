@@ -70,6 +70,14 @@ def test_an_ended_request_expires() -> None:
     assert expiry(Sync.REQUEST, REQUEST, seen, START + HOUR, Extras()) == Expiry()
 
 
+def test_nothing_is_old_by_a_clock_that_is_wrong() -> None:
+    extras = Extras(request_ttl=HOUR, deadline=HOUR, trusts_clock=False)
+    seen, now = snapshot("PodDeleted", type_="TargetEvicted"), START + 2 * HOUR
+    assert expiry(Sync.REQUEST, REQUEST, seen, now, extras) == Expiry()
+    planned = plan(Sync.EVICTION, EVICTION, seen, now)
+    assert extended(Sync.EVICTION, planned, EVICTION, seen, now, extras) is planned
+
+
 def test_a_request_that_may_go_on_does_not() -> None:
     seen, extras = snapshot("CanceledDueToNoRequesters"), Extras(request_ttl=HOUR)
     assert expiry(Sync.REQUEST, REQUEST, seen, START + HOUR, extras) == Expiry()

@@ -131,7 +131,7 @@ class Controller:
         def tell(_: Eviction, occurrence: Occurrence) -> None:
             self.told.append(f"{occurrence.level.name} {occurrence.reason}")
 
-        self.loop = Loop(view, self._queue, writer, Evictor(writer, tell), metrics, Extras(), tell)
+        self.loop = Loop(view, self._queue, writer, Evictor(writer, tell), metrics, Extras, tell)
 
     def _learn_eviction(self, document: Mapping[str, Any]) -> None:
         self._tell(
