@@ -19,6 +19,8 @@ from rules.api import Condition, ConditionStatus, ConditionType, Eviction
 from rules.states import FINAL_CONDITIONS, condition_of
 
 _OFF: Final = timedelta()
+_LATER: Final = timedelta(minutes=5)
+"""When to ask again whether something is old, after a clock that could not tell. Our own choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,13 @@ def damped(plan: Plan, key: Key, snapshot: Snapshot, now: datetime, damping: tim
 
 def expiry(sync: Sync, key: Key, snapshot: Snapshot, now: datetime, extras: Extras) -> Expiry:
     """Whether the object ``key`` of ``sync`` is to be deleted at ``now``."""
-    if not extras.trusts_clock:
-        return Expiry()
+    found = _found(sync, key, snapshot, now, extras)
+    if extras.trusts_clock or found == Expiry():
+        return found
+    return Expiry(after=_LATER)
+
+
+def _found(sync: Sync, key: Key, snapshot: Snapshot, now: datetime, extras: Extras) -> Expiry:
     if sync == Sync.REQUEST and extras.request_ttl > _OFF:
         request = snapshot.eviction_request(key)
         if request and is_done(request) and request.metadata.deletion_timestamp is None:

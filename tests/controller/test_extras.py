@@ -73,7 +73,8 @@ def test_an_ended_request_expires() -> None:
 def test_nothing_is_old_by_a_clock_that_is_wrong() -> None:
     extras = Extras(request_ttl=HOUR, deadline=HOUR, trusts_clock=False)
     seen, now = snapshot("PodDeleted", type_="TargetEvicted"), START + 2 * HOUR
-    assert expiry(Sync.REQUEST, REQUEST, seen, now, extras) == Expiry()
+    assert expiry(Sync.REQUEST, REQUEST, seen, now, extras) == Expiry(after=timedelta(minutes=5))
+    assert expiry(Sync.METADATA, EVICTION, seen, now, extras) == Expiry()
     planned = plan(Sync.EVICTION, EVICTION, seen, now)
     assert extended(Sync.EVICTION, planned, EVICTION, seen, now, extras) is planned
 
