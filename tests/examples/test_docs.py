@@ -43,8 +43,8 @@ def test_offline_commands(tmp_path: Path, script: str) -> None:
 
 
 def test_the_refused_report(tmp_path: Path) -> None:
-    (session,) = blocks(PAGE, "console")
-    command, _, printed = session.partition("\n")
+    (example,) = blocks(PAGE, "console")
+    command, _, printed = example.partition("\n")
     preparation = next(block for block in _offline() if "changed.yaml" in block)
     run = _shell(f"{preparation}\necho ---\n{command.removeprefix('$ ')}", tmp_path)
     assert run.returncode == 1, run.stderr

@@ -1,4 +1,4 @@
-"""The pages in a real cluster: the session of docs/responders.md, the rights of controller.md."""
+"""The pages in a real cluster: the first steps of responders.md, the rights of controller.md."""
 
 from pathlib import Path
 
@@ -28,22 +28,22 @@ def user(cluster: Cluster) -> str:
     return ACCOUNT
 
 
-def test_a_responders_session_with_a_controller_of_these_rights(
+def test_first_steps_with_a_controller_of_these_rights(
     cluster: Cluster, user: str, tmp_path: Path
 ) -> None:
     with running(
         cluster, tmp_path / "controller", "--lease-namespace", "usher-system", identity=user
     ) as program:
         program.wait_for_lead()
-        _run_session(cluster, tmp_path)
+        _take_first_steps(cluster, tmp_path)
         eventually(lambda: "ResponderCompleted" in _told(cluster), "it is told by Events")
         assert [line for line in program.log() if "permission" in line["event"]] == []
 
 
-def _run_session(cluster: Cluster, folder: Path) -> None:
+def _take_first_steps(cluster: Cluster, folder: Path) -> None:
     """Type what the page says, as admin."""
-    session = [each for each in blocks(page("responders.md"), "sh") if "validate" not in each]
-    script = "trap 'kill $(jobs -p)' EXIT\n" + "".join(session)
+    steps = [each for each in blocks(page("responders.md"), "sh") if "validate" not in each]
+    script = "trap 'kill $(jobs -p)' EXIT\n" + "".join(steps)
     if cluster.is_native:
         script = script.replace("responder-pod-crd", "responder-pod-native")
     home = folder / "home"
