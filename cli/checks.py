@@ -15,6 +15,7 @@ KNOWN_KIND: Final = "known-kind"
 KNOWN_FIELDS: Final = "known-fields"
 STORED_OBJECT: Final = "stored-object"
 EFFECTIVE_RESPONDERS: Final = "effective-responders"
+SOUND_RBAC: Final = "sound-rbac"
 
 _DOCUMENTS: Final[dict[str, tuple[str, Enforcement]]] = {
     READABLE_FILE: (
@@ -90,6 +91,16 @@ _DOCUMENTS: Final[dict[str, tuple[str, Enforcement]]] = {
         Refused: --mode crd and spec.evictionResponders alone
         """,
         Enforcement.WARN,
+    ),
+    SOUND_RBAC: (
+        """A manifest of --rbac must be one that an API server takes, and stand there once.
+
+        Why: whoever judges by half of the roles refuses too much, or by a wrong one too little.
+        Source: pkg/apis/rbac/validation.
+        Admitted: a RoleBinding to a Role or a ClusterRole
+        Refused: a ClusterRoleBinding to a Role; a rule without verbs
+        """,
+        Enforcement.DENY,
     ),
 }
 

@@ -73,6 +73,9 @@ def _details(chosen: list[Entry]) -> Iterator[str]:
             yield f"  {click.style(f'{label}:', bold=True)} {text}"
         for number, field in enumerate(entry.fields):
             yield f"  {click.style('Declared by:', bold=True) if not number else ' ' * 12} {field}"
+        if entry.example:
+            # Not indented: documents that follow each other can be pasted as they are.
+            yield f"\n  {click.style('Example:', bold=True)}\n\n{entry.example}"
 
 
 def _facts(entry: Entry) -> Iterator[tuple[str, str]]:
@@ -129,8 +132,16 @@ def _markdown(chosen: list[Entry]) -> Iterator[str]:
             if entry.fields:
                 yield "- **Declared by:**"
                 yield from (f"  - `{field}`" for field in entry.fields)
+            if entry.example:
+                yield f"\n```yaml\n{entry.example}\n```"
 
 
 def _escaped(text: str) -> str:
     r"""``text`` with the characters escaped that Markdown would take for its own."""
+    prose_and_code = text.split("`")
+    prose_and_code[::2] = map(_escaped_prose, prose_and_code[::2])
+    return "`".join(prose_and_code)
+
+
+def _escaped_prose(text: str) -> str:
     return text.replace("<", r"\<").replace("*.", r"\*.").replace("[", r"\[")

@@ -1,12 +1,14 @@
 """The rules reference: what each rule demands, read from its docstring and from the models.
 
-A docstring starts with the requirement; lines that start with ``Why:``, ``Source:``, ``Admitted:``
-and ``Refused:`` begin sections, which go on until the next one.
+A docstring starts with the requirement; lines that start with ``Why:``, ``Source:``, ``Admitted:``,
+``Refused:`` and ``Example:`` begin sections, which go on until the next one. An example is YAML,
+indented, and shown as it stands.
 """
 
 import dataclasses
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -23,7 +25,7 @@ from rules.field import Path
 from rules.policies import ClusterResponderPolicy, ResponderPolicy
 from rules.rule import Rule
 
-_SECTION: Final = re.compile(r"^(Why|Source|Admitted|Refused):[ ]*", re.MULTILINE)
+_SECTION: Final = re.compile(r"^(Why|Source|Admitted|Refused|Example):[ ]*", re.MULTILINE)
 _KINDS: Final[tuple[tuple[str, type[BaseModel], tuple[Rule[Any], ...]], ...]] = (
     ("EvictionRequest", EvictionRequest, EVICTION_REQUEST),
     ("Eviction", Eviction, EVICTION),
@@ -31,7 +33,12 @@ _KINDS: Final[tuple[tuple[str, type[BaseModel], tuple[Rule[Any], ...]], ...]] = 
     ("ResponderPolicy", ResponderPolicy, POLICY),
     ("ClusterResponderPolicy", ClusterResponderPolicy, POLICY),
 )
-_SLOTS: Final = {"create": "CREATE", "update": "UPDATE", "update_status": "UPDATE of status"}
+_SLOTS: Final = {
+    "create": "CREATE",
+    "update": "UPDATE",
+    "update_status": "UPDATE of status",
+    "delete": "DELETE",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,8 @@ class Entry:
     """An example that is admitted."""
     refused: str
     """An example that is refused."""
+    example: str
+    """A whole example: a refusal as comment, and YAML that avoids it; may be ""."""
     tier: str
     """``built-in``, ``guard`` or ``check``."""
     enforcement: str
@@ -79,7 +88,9 @@ def _entry(rule: Rule[Any], tier: str) -> Entry:
     # Text before, then name and text of each section in turns.
     parts = _SECTION.split(inspect.cleandoc(rule.doc))
     requirement, _, details = parts[0].strip().partition("\n\n")
-    sections = {name: _joined(text) for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+    texts = dict(zip(parts[1::2], parts[2::2], strict=True))
+    example = textwrap.dedent(texts.pop("Example", "")).strip()
+    sections = {name: _joined(text) for name, text in texts.items()}
     declared = [found for found in _declarations() if found.limit.rule == rule.name]
     return Entry(
         name=rule.name,
@@ -89,6 +100,7 @@ def _entry(rule: Rule[Any], tier: str) -> Entry:
         source=sections.get("Source", ""),
         admitted=sections.get("Admitted", ""),
         refused=sections.get("Refused", ""),
+        example=example,
         tier=tier,
         enforcement=rule.enforcement,
         applies=tuple(_applies(rule, declared) if tier != "check" else ["files"]),

@@ -9,6 +9,11 @@ responders on.
 Source: docs/rules.md (Usher's own guard).
 Admitted: TargetEvicted turned True by system:kube-controller-manager
 Refused: TargetEvicted turned True by a responder
+Example:
+    # status.conditions: Forbidden: may be changed by controllers only, and
+    # 'system:serviceaccount:db:operator' is none; if it should be, list it under 'controllers' in
+    # the configuration of usher serve
+    controllers: ["system:serviceaccount:db:operator"] # in the file of usher serve --config
 """
 
 from collections.abc import Iterator

@@ -8,6 +8,24 @@ to everybody who may create one.
 Source: docs/rules.md (Usher's own guard).
 Admitted: an EvictionRequest by somebody who may create pods/eviction in the namespace
 Refused: an EvictionRequest by somebody who may not
+Example:
+    # spec.target.pod: Forbidden: 'system:serviceaccount:ops:drainer' may not evict pod 'db-0' in
+    # namespace 'db'; a Role with this rule grants it: {apiGroups: [""], resources:
+    # ["pods/eviction"], resourceNames: ["db-0"], verbs: ["create"]}
+    apiVersion: rbac.authorization.k8s.io/v1
+    kind: Role
+    metadata: {name: pod-evictor, namespace: db}
+    rules:
+      - apiGroups: [""]
+        resources: [pods/eviction] # every pod of the namespace, as drainers need it
+        verbs: [create]
+    ---
+    apiVersion: rbac.authorization.k8s.io/v1
+    kind: RoleBinding
+    metadata: {name: pod-evictor, namespace: db}
+    roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: pod-evictor}
+    subjects:
+      - {kind: ServiceAccount, name: drainer, namespace: ops}
 """
 
 from collections.abc import Iterator

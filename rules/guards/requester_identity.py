@@ -9,6 +9,26 @@ Why: a namespace editor could withdraw the request that drains a node, or ask in
 Source: docs/rules.md (Usher's own guard), after ``signers`` in certificates.k8s.io.
 Admitted: intent Withdrawn by the drainer whose name the request has
 Refused: the same by anybody else
+Example:
+    # spec.requester: Forbidden: 'system:serviceaccount:ops:drainer' may not create a request of
+    # 'nodes.acme.io/drain' in namespace 'db'; a Role with this rule grants it: {apiGroups:
+    # ["lifecycle.k8s.io"], resources: ["evictionrequesters"], resourceNames:
+    # ["nodes.acme.io/drain"], verbs: ["request"]}
+    apiVersion: rbac.authorization.k8s.io/v1
+    kind: Role
+    metadata: {name: node-drainer, namespace: db}
+    rules:
+      - apiGroups: [lifecycle.k8s.io]
+        resources: [evictionrequesters]
+        resourceNames: [nodes.acme.io/drain] # or nodes.acme.io/*, for the whole domain
+        verbs: [request]
+    ---
+    apiVersion: rbac.authorization.k8s.io/v1
+    kind: RoleBinding
+    metadata: {name: node-drainer, namespace: db}
+    roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: node-drainer}
+    subjects:
+      - {kind: ServiceAccount, name: drainer, namespace: ops}
 """
 
 from collections.abc import Iterator

@@ -10,6 +10,26 @@ Active for ever.
 Source: docs/rules.md (Usher's own guard), after ``signers`` in certificates.k8s.io.
 Admitted: a heartbeat of db.acme.io/failover by an account that may respond under that name
 Refused: a completionTime of db.acme.io/failover by anybody else
+Example:
+    # status.responders[0]: Forbidden: 'system:serviceaccount:db:operator' may not respond as
+    # 'db.acme.io/failover' in namespace 'db'; a Role with this rule grants it: {apiGroups:
+    # ["lifecycle.k8s.io"], resources: ["evictionresponders"], resourceNames:
+    # ["db.acme.io/failover"], verbs: ["respond"]}
+    apiVersion: rbac.authorization.k8s.io/v1
+    kind: Role
+    metadata: {name: failover-responder, namespace: db}
+    rules:
+      - apiGroups: [lifecycle.k8s.io]
+        resources: [evictionresponders]
+        resourceNames: [db.acme.io/failover] # or db.acme.io/*, for the whole domain
+        verbs: [respond]
+    ---
+    apiVersion: rbac.authorization.k8s.io/v1
+    kind: RoleBinding
+    metadata: {name: failover-responder, namespace: db}
+    roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: failover-responder}
+    subjects:
+      - {kind: ServiceAccount, name: operator, namespace: db}
 """
 
 from collections.abc import Iterator

@@ -8,6 +8,19 @@ invalid; mirror pods and those of a DaemonSet come back at once.
 Source: docs/rules.md (Usher's own guard).
 Admitted: a request for a running pod, with its UID
 Refused: a request for a pod that was replaced by another of the same name
+Example:
+    # spec.target.pod.uid: Invalid value: "9b0a7a5e-5f0c-4b52-9f0c-6f2a1f0e7d11": should be
+    # '4f8c2d1e-0b7a-4c39-8e55-3a6d9b1c7f02', the UID of the pod that has this name now
+    apiVersion: lifecycle.k8s.io/v1alpha1
+    kind: EvictionRequest
+    metadata: {name: drain-db-0, namespace: db}
+    spec:
+      requester: nodes.acme.io/drain
+      intent: Eviction
+      target:
+        pod:
+          name: db-0
+          uid: 4f8c2d1e-0b7a-4c39-8e55-3a6d9b1c7f02 # kubectl get pod db-0 -o yaml
 """
 
 from collections.abc import Iterator

@@ -8,6 +8,16 @@ pod's data with it.
 Source: docs/rules.md (Usher's own guard).
 Admitted: TargetEvicted True after the pod has been deleted
 Refused: TargetEvicted True while a pod with that UID runs
+Example:
+    # status.conditions[0].status: Forbidden: may not be True while pod 'db-0' with UID
+    # '9b0a7a5e-5f0c-4b52-9f0c-6f2a1f0e7d11' exists and its phase is neither Succeeded nor Failed
+    status:
+      conditions:
+        - type: TargetEvicted
+          status: "False" # until the pod is gone, replaced, Succeeded or Failed
+          reason: AwaitingEviction
+          message: ""
+          lastTransitionTime: "2026-07-01T12:00:00Z"
 """
 
 from collections.abc import Iterator

@@ -1,10 +1,12 @@
 """``usher explain``: the reference is complete, and docs/rules.md is fresh."""
 
 import json
+import re
 from pathlib import Path
 from typing import Final
 
 import pytest
+import yaml
 
 from cli.checks import CHECKS
 from cli.reference import entries
@@ -53,6 +55,21 @@ def test_guards_say_how_to_set_them(usher: Usher) -> None:
         assert enforcement in usher("explain", name).stdout
 
 
+def test_examples_are_shown_as_they_stand(usher: Usher) -> None:
+    example = entries()["responder-identity"].example
+    assert f"\n  Example:\n\n{example}\n" in usher("explain", "responder-identity").stdout
+    markdown = usher("explain", "responder-identity", "-o", "markdown").stdout
+    assert f"\n```yaml\n{example}\n```\n" in markdown
+    assert len(list(yaml.safe_load_all(example))) == 2
+    assert "Example" not in usher("explain", "first-sync").stdout
+
+
+def test_markdown_escapes_prose_and_leaves_code_alone(usher: Usher) -> None:
+    markdown = usher("explain", "-o", "markdown").stdout
+    assert "or for `<domain>/*`" in markdown
+    assert re.search(r"\\[<\[*]", re.sub("`[^`]*`|```.*?```", "", markdown, flags=re.DOTALL))
+
+
 def test_a_declared_limit_names_its_fields(usher: Usher) -> None:
     run = usher("explain", "max-items")
     assert "Declared by: EvictionRequest: status.conditions (100)" in run.stdout
@@ -68,6 +85,7 @@ def test_what_a_rule_applies_to() -> None:
         "Eviction: CREATE, UPDATE",
     )
     assert entries()["heartbeat-times"].applies == ("Eviction: UPDATE of status",)
+    assert entries()["requester-identity"].applies == ("EvictionRequest: CREATE, UPDATE, DELETE",)
     assert entries()["fixed-pod-responders"].applies == ("Pod and pod templates: UPDATE",)
 
 
@@ -98,6 +116,7 @@ def test_json(usher: Usher) -> None:
         "source",
         "admitted",
         "refused",
+        "example",
         "tier",
         "enforcement",
         "applies",
