@@ -27,9 +27,13 @@ MODELS: dict[str, type[BaseModel]] = {
 DEFINITIONS = {definition["spec"]["names"]["kind"]: definition for definition in definitions()}
 # What a structural schema may hold, as far as we use it (apiextensions/v1 JSONSchemaProps).
 KEYWORDS = {
-    "additionalProperties", "default", "description", "enum", "format", "items", "maxItems", "maxLength", "maximum",
-    "minimum", "pattern", "properties", "required", "type", "x-kubernetes-list-map-keys",
-    "x-kubernetes-list-type", "x-kubernetes-map-type", "x-kubernetes-validations",
+    "additionalProperties", "default", "description", "enum", "format", "items", "maxItems",
+    "maxLength", "maximum", "minimum", "pattern", "properties", "required", "type",
+    "x-kubernetes-list-map-keys", "x-kubernetes-list-type", "x-kubernetes-map-type",
+    "x-kubernetes-validations",
+}  # fmt: skip
+KEYWORDS_OF = {
+    "Minimum": "minimum", "Maximum": "maximum", "MaxItems": "maxItems", "MaxLength": "maxLength",
 }  # fmt: skip
 RULE_KEYS = {"rule", "message", "reason", "fieldPath", "optionalOldSelf"}
 
@@ -127,14 +131,8 @@ def test_every_limit_of_the_model_appears(kind: str, path: str, limit: Constrain
     own, above = rules_named(nodes[path], limit.rule), rules_named(parent, limit.rule)
     name = path.rpartition(".")[2]
     match limit:
-        case limits.Minimum():
-            assert nodes[path]["minimum"] == limit.limit
-        case limits.Maximum():
-            assert nodes[path]["maximum"] == limit.limit
-        case limits.MaxItems():
-            assert nodes[path]["maxItems"] == limit.limit
-        case limits.MaxLength():
-            assert nodes[path]["maxLength"] == limit.limit
+        case limits.Minimum() | limits.Maximum() | limits.MaxItems() | limits.MaxLength():
+            assert nodes[path][KEYWORDS_OF[type(limit).__name__]] == limit.limit
         case limits.OneOf():
             assert nodes[path]["enum"] == list(limit.choices)
         case limits.Unique():
