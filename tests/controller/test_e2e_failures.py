@@ -72,10 +72,8 @@ def test_killed_again_and_again(cluster: Cluster, tmp_path: Path) -> None:
     bystander = users.create_pod("bystander")
     flags = ("--no-leader-elect", "--concurrency", "2")
     for _ in range(5):
-        program = Program(cluster, tmp_path, *flags)
-        before = _written(program)
-        eventually(lambda: _written(program) > before + 3, "the controller writes")  # noqa: B023
-        program.kill()
+        with Program(cluster, tmp_path, *flags).killed_afterwards() as program:
+            eventually(lambda: _written(program) > 3, "the controller writes")
     with running(cluster, tmp_path, *flags):
         for name in names:
             eventually(lambda: _has_gone(users, name), f"the end of {name}")  # noqa: B023
