@@ -53,15 +53,19 @@ def main() -> None:
     sizes: Sequence[int] = parser.parse_args().sizes
     for name in ("reference-controllers", "kwok"):
         binary_path(name)
-    runs = [measure(contender, size) for size in sizes for contender in CONTENDERS]
-    Console().print(_table(runs))
-    Console().print(
-        "writes: to the API server, for each eviction\ngrowth: seconds for each eviction, "
-        "in relation to the smallest number"
-    )
+    runs: list[Figures] = []
     OUTPUT.parent.mkdir(exist_ok=True)
-    OUTPUT.write_text(json.dumps({"machine": _machine(), "runs": runs}, indent=2) + "\n")
-    Console().print(f"written to {OUTPUT}")
+    for size in sizes:
+        for contender in CONTENDERS:
+            runs.append(measure(contender, size))
+            # Large numbers take long: what is known by then outlasts an interruption.
+            document = {"machine": _machine(), "runs": runs}
+            OUTPUT.write_text(json.dumps(document, indent=2) + "\n")
+    console = Console()
+    console.print(_table(runs))
+    console.print("writes: to the API server, for each eviction")
+    console.print("growth: seconds for each eviction, in relation to the smallest number")
+    console.print(f"written to {OUTPUT}")
 
 
 def measure(contender: Contender, size: int) -> Figures:
