@@ -12,12 +12,12 @@ import uvloop
 
 from cli.exits import InputError
 from cli.options import CONTEXT_SETTINGS, common_options, health_options
+from cluster.client import ConfigurationError
+from cluster.key import Key
 from controller.app import Settings, run
-from controller.cluster import ConfigurationError
 from controller.lease import Terms
 from controller.planning.extras import Extras
 from controller.planning.occurrences import Level
-from controller.planning.snapshot import Key
 from webhook import logs
 
 _TERMS: Final = Terms()

@@ -83,8 +83,21 @@ def health_options(hosts: Sequence[str], port: int) -> Callable[[CommandT], Comm
 
 
 def policy_options(command: CommandT) -> CommandT:
-    """Add ``--enforce``, ``--audit-only`` and ``--response-budget``; see :func:`policy_from`."""
+    """Add ``--enforce``, ``--audit-only`` and what guards go by; see :func:`policy_from`."""
     for option in (
+        click.option(
+            "--break-glass",
+            multiple=True,
+            metavar="GROUP",
+            help="A group whose members no guard stops: what they do is audited. May be repeated.",
+        ),
+        click.option(
+            "--controllers",
+            multiple=True,
+            metavar="USER",
+            help="A user that is a controller, beside those of Kubernetes: Usher's own, for one. "
+            "May be repeated.",
+        ),
         click.option(
             "--response-budget",
             type=click.IntRange(min=0),
@@ -134,7 +147,13 @@ guards_option = click.option(
 
 
 def policy_from(
-    enforce: tuple[str, ...], *, audit_only: bool, response_budget: int, guards: str = "on"
+    enforce: tuple[str, ...],
+    *,
+    audit_only: bool,
+    response_budget: int,
+    controllers: Sequence[str] = (),
+    break_glass: Sequence[str] = (),
+    guards: str = "on",
 ) -> Policy:
     """The policy that the options of :func:`policy_options` and :data:`guards_option` describe.
 
@@ -149,7 +168,13 @@ def policy_from(
             modes = ", ".join(Enforcement)
             raise InputError(f"--enforce {setting}: mode must be one of {modes}")
         enforcement[name] = Enforcement(mode)
-    return Policy(enforcement, audit_only=audit_only, response_budget=response_budget)
+    return Policy(
+        enforcement,
+        audit_only=audit_only,
+        response_budget=response_budget,
+        controllers=frozenset(controllers),
+        break_glass=frozenset(break_glass),
+    )
 
 
 def logger(flags: Mapping[str, Any]) -> Any:

@@ -14,8 +14,9 @@ from cli.options import CONTEXT_SETTINGS, common_options
 from cli.progress import track
 from cli.recordings import Line, read_lines
 from cli.sources import STANDARD_INPUT
+from cluster.key import Key
 from controller.plan import Sync, plan
-from controller.planning.snapshot import Key, Snapshot
+from controller.planning.snapshot import Snapshot
 from controller.planning.writes import Plan, Write
 from rules.api import Time
 from rules.decode import DecodeError, decode_model

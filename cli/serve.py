@@ -1,10 +1,13 @@
 """``usher serve``: run the admission webhook."""
 
+import asyncio
+import os
 import re
 import ssl
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,8 +24,10 @@ from cli.options import (
     policy_from,
     policy_options,
 )
+from cluster.clock import now
+from rules.catalog import GUARDS
 from webhook import logs
-from webhook.app import now
+from webhook.facts import Connect
 from webhook.handler import PATH
 from webhook.launch import launch
 from webhook.listening import AddressError
@@ -33,6 +38,8 @@ _log = structlog.get_logger()
 
 _TLS_VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
+_IN_POD: Final = "KUBERNETES_SERVICE_HOST"
+"""An environment variable that kubelets set in every container."""
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -125,20 +132,29 @@ def _size(_: click.Context, __: click.Parameter, value: str) -> int:
     help="Where the cluster has the API from. The verdicts are the same; the log names it.",
 )
 @click.option(
+    "--kubeconfig",
+    type=_FILE,
+    help="The cluster to ask what guards need to know.  [default: the one that the program runs "
+    "in; elsewhere --offline]",
+)
+@click.option(
     "--offline",
     is_flag=True,
     help="There is no cluster to ask: guards that need one are off, which the log says once.",
 )
 @policy_options
 @common_options
-def command(
+def command(  # noqa: PLR0913 - one for each option
     *,
     self_signed: bool,
     mode: str,
+    kubeconfig: Path | None,
     offline: bool,
     enforce: tuple[str, ...],
     audit_only: bool,
     response_budget: int,
+    controllers: tuple[str, ...],
+    break_glass: tuple[str, ...],
     log_format: str,
     log_level: str,
     **flags: Any,
@@ -148,10 +164,15 @@ def command(
     /livez, /readyz and /metrics are served over plain HTTP on a port of their own. SIGTERM and
     SIGINT let it go down without losing calls.
     """
-    policy = policy_from(enforce, audit_only=audit_only, response_budget=response_budget)
+    policy = policy_from(
+        enforce,
+        audit_only=audit_only,
+        response_budget=response_budget,
+        controllers=controllers,
+        break_glass=break_glass,
+    )
     logs.configure(log_format, log_level)
-    # No guard asks the cluster yet, so there is none to name.
-    _log.info("cluster", mode=mode, offline=offline, guards_off=[])
+    connect = _connect(kubeconfig, mode, offline=offline)
     with ExitStack() as stack:
         if self_signed:
             if flags["tls_cert"] or flags["tls_key"]:
@@ -167,11 +188,39 @@ def command(
                 _show_try(folder / "ca.crt", port)
 
         try:
-            launch(settings, policy, bound)
+            launch(settings, policy, connect, bound)
         except CertificateError as error:
             raise InputError(f"{error}. Give a PEM pair, or try --self-signed.") from None
         except AddressError as error:
             raise InputError(_way_out(error, settings)) from None
+
+
+def _connect(kubeconfig: Path | None, mode: str, *, offline: bool) -> Connect:
+    is_alone = kubeconfig is None and _IN_POD not in os.environ
+    if offline or is_alone:
+        left_out = [name for name, rule in GUARDS.items() if rule.asks]
+        hint = "" if offline else "there is no cluster around; name one with --kubeconfig"
+        log = _log.info if offline else _log.warning
+        log("cluster", mode=mode, offline=True, guards_off=left_out, hint=hint)
+        return nullcontext
+    _log.info("cluster", mode=mode, offline=False, guards_off=[])
+    # The client takes half a second and 38 MB, for nothing where there is no cluster.
+    from cluster.client import ConfigurationError  # noqa: PLC0415
+    from webhook.cluster import connected  # noqa: PLC0415
+
+    connect = partial(connected, kubeconfig)
+
+    async def try_out() -> None:
+        async with connect():
+            pass
+
+    try:
+        asyncio.run(try_out())  # only reads the configuration
+    except ConfigurationError as error:
+        raise InputError(
+            f"{error}. Name a cluster with --kubeconfig, or do without one by --offline."
+        ) from None
+    return connect
 
 
 def _settings(

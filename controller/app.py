@@ -11,8 +11,10 @@ from typing import Any, Final
 
 import structlog
 
-from controller import clock
-from controller.cluster import Cluster
+from cluster import clock
+from cluster.client import Cluster
+from cluster.key import Key
+from cluster.resources import EVICTION_REQUESTS, EVICTIONS, PODS
 from controller.events import Recorder
 from controller.evictor import Evictor
 from controller.health import serving
@@ -22,9 +24,7 @@ from controller.loop import Loop, is_over
 from controller.metrics import Board, Metrics
 from controller.planning.extras import Extras
 from controller.planning.occurrences import Level
-from controller.planning.snapshot import Key
 from controller.queue import WorkQueue
-from controller.resources import EVICTION_REQUESTS, EVICTIONS, PODS
 from controller.rival import Rival
 from controller.routing import Item, Router
 from controller.store import Change
@@ -37,6 +37,9 @@ STUCK_SECONDS: Final = 120.0
 SILENT_ELECTION_SECONDS: Final = 60.0
 """The election goes on every few seconds. Our own choice."""
 _RELEASE_SECONDS: Final = 5.0
+
+AGENT: Final = "usher-controller"
+"""How API servers know the controller, in logs and audit."""
 
 _log = structlog.get_logger()
 
@@ -65,7 +68,7 @@ class Settings:
 async def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT.
 
-    Raises :class:`controller.cluster.ConfigurationError`, and OSError for the health port.
+    Raises :class:`cluster.client.ConfigurationError`, and OSError for the health port.
     """
     task = asyncio.current_task()
     loop = asyncio.get_running_loop()
@@ -73,7 +76,7 @@ async def run(settings: Settings) -> None:
         loop.add_signal_handler(number, task.cancel if task else loop.stop)
     # Cancelled: told to go, and gone in good order.
     with suppress(asyncio.CancelledError):
-        async with Cluster(settings.kubeconfig) as cluster:
+        async with Cluster(settings.kubeconfig, AGENT) as cluster:
             await Controller(cluster, settings).run()
     _log.info("stopped")
 

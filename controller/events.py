@@ -16,11 +16,11 @@ from typing import Final, TypeAlias
 import structlog
 from prometheus_client import Counter
 
-from controller import clock
-from controller.cluster import Cluster, Document
-from controller.failures import ClusterFailure, Denied
+from cluster import clock
+from cluster.client import Cluster, Document
+from cluster.failures import ClusterFailure, Denied
+from cluster.resources import EVENTS
 from controller.planning.occurrences import Level, Occurrence
-from controller.resources import EVENTS
 from rules.api import API_VERSION, Eviction
 from rules.times import format_time
 

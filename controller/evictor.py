@@ -5,9 +5,8 @@ from datetime import timedelta
 
 import structlog
 
-from controller import clock
-from controller.events import Tell
-from controller.failures import (
+from cluster import clock
+from cluster.failures import (
     Busy,
     ClusterFailure,
     Conflict,
@@ -16,6 +15,8 @@ from controller.failures import (
     Refused,
     ServerFailure,
 )
+from cluster.key import Key
+from controller.events import Tell
 from controller.ownership import EVICTOR_MANAGER
 from controller.planning.evictor import (
     Attempts,
@@ -26,7 +27,7 @@ from controller.planning.evictor import (
     report_write,
 )
 from controller.planning.occurrences import refused
-from controller.planning.snapshot import Key, Snapshot
+from controller.planning.snapshot import Snapshot
 from controller.writer import Writer
 from rules.api import Eviction, PodReference
 

@@ -10,8 +10,8 @@ from typing import Any, Final, Generic, TypeVar
 import structlog
 from prometheus_client import Counter
 
-from controller.cluster import Cluster, WatchEvent
-from controller.failures import (
+from cluster.client import Cluster, WatchEvent
+from cluster.failures import (
     Busy,
     ClusterFailure,
     Denied,
@@ -20,7 +20,7 @@ from controller.failures import (
     ServerFailure,
     Silent,
 )
-from controller.resources import Resource
+from cluster.resources import Resource
 from controller.store import Change, Entry, Store, entry_of, identity_of, version_of
 from rules.decode import DecodeError
 

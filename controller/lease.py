@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, Protocol
 
 import structlog
 
-from controller import clock
-from controller.cluster import Cluster, Document
-from controller.failures import ClusterFailure, Conflict, Denied, Missing
-from controller.planning.snapshot import Key
-from controller.resources import LEASES
+from cluster import clock
+from cluster.client import Cluster, Document
+from cluster.failures import ClusterFailure, Conflict, Denied, Missing
+from cluster.key import Key
+from cluster.resources import LEASES
 
 _log = structlog.get_logger()
 

@@ -8,10 +8,8 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from controller import clock
-from controller.events import Tell
-from controller.evictor import Evictor
-from controller.failures import (
+from cluster import clock
+from cluster.failures import (
     Busy,
     ClusterFailure,
     Conflict,
@@ -20,6 +18,9 @@ from controller.failures import (
     Refused,
     ServerFailure,
 )
+from cluster.key import Key
+from controller.events import Tell
+from controller.evictor import Evictor
 from controller.metrics import Metrics
 from controller.ownership import MANAGER
 from controller.plan import Sync, plan
@@ -29,7 +30,7 @@ from controller.planning.extras import Extras, expiry, extended
 from controller.planning.metadata import complete_creation
 from controller.planning.occurrences import occurrences
 from controller.planning.relevance import has_ended
-from controller.planning.snapshot import Key, Snapshot
+from controller.planning.snapshot import Snapshot
 from controller.planning.writes import EVICTION_REQUESTS, EVICTIONS, Plan, Write
 from controller.queue import WorkQueue
 from controller.routing import EVICTOR, Item

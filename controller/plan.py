@@ -6,10 +6,11 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from cluster.key import Key
 from controller.planning.eviction import plan_eviction
 from controller.planning.metadata import plan_metadata
 from controller.planning.request import plan_request
-from controller.planning.snapshot import Key, Snapshot
+from controller.planning.snapshot import Snapshot
 from controller.planning.writes import Plan
 
 

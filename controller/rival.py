@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import structlog
 
-from controller.cluster import Cluster
-from controller.failures import ClusterFailure, Denied, Missing
-from controller.planning.snapshot import Key
-from controller.resources import CLUSTER_ROLES
+from cluster.client import Cluster
+from cluster.failures import ClusterFailure, Denied, Missing
+from cluster.key import Key
+from cluster.resources import CLUSTER_ROLES
 from rules.api import ConditionStatus
 
 MANAGER: Final = "evictionrequest-controller"

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, TypeVar
 
+from cluster.key import Key
 from controller.plan import Sync
 from controller.planning.evictor import evictor_turn
 from controller.planning.relevance import has_ended
-from controller.planning.snapshot import Key
 from controller.store import Change, Entry
 from controller.view import View
 from rules.api import Eviction, EvictionRequest

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from controller.planning.snapshot import Key
+from cluster.key import Key
 
 ValueT = TypeVar("ValueT")
 

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import orjson
 
+from cluster.key import Key
 from controller.ownership import without_foreign_requesters
-from controller.planning.snapshot import Key, Pod, Snapshot
+from controller.planning.snapshot import Pod, Snapshot
 from controller.store import Entry, Store
 from rules.api import RESPONDERS_ANNOTATION, Eviction, EvictionRequest
 from rules.decode import decode_model

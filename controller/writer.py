@@ -5,12 +5,12 @@ from typing import Any
 
 import structlog
 
-from controller.cluster import Cluster
-from controller.failures import ClusterFailure, Conflict, Missing
+from cluster.client import Cluster
+from cluster.failures import ClusterFailure, Conflict, Missing
+from cluster.key import Key
+from cluster.resources import BY_NAME
 from controller.metrics import Metrics
-from controller.planning.snapshot import Key
 from controller.planning.writes import Write
-from controller.resources import BY_NAME
 from rules.api import ObjectMeta
 from rules.evaluate import evaluate
 from rules.request import Request

@@ -4,16 +4,18 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime
+from contextlib import asynccontextmanager, nullcontext, suppress
+from datetime import datetime
+from functools import partial
 from time import monotonic
 from typing import Any, Final
 
 import structlog
 
+from cluster.clock import now
 from rules.evaluate import Policy
 from webhook.connection import Connections
-from webhook.facts import Cluster, FactFinder, Offline
+from webhook.facts import Connect, FactFinder, Offline
 from webhook.handler import Validator
 from webhook.health import Health
 from webhook.metrics import Board
@@ -32,11 +34,6 @@ _log = structlog.get_logger()
 
 # What clients can bring about: no failure of ours.
 _CLIENT_ERRORS: Final = (ConnectionError, TimeoutError, ssl.SSLError)
-
-
-def now() -> datetime:
-    """The instant at which requests are judged."""
-    return datetime.now(UTC)  # noqa: TID251 - this is the rim, and its only clock
 
 
 class Shutdown:
@@ -58,7 +55,10 @@ class Shutdown:
 
 
 class Server:
-    """Answers admission reviews as ``worker`` number so-and-so on ``board``."""
+    """Answers admission reviews as ``worker`` number so-and-so on ``board``.
+
+    ``connect`` opens the cluster that guards ask; by default there is none.
+    """
 
     def __init__(
         self,
@@ -68,25 +68,32 @@ class Server:
         board: Board,
         worker: int = 0,
         clock: Callable[[], datetime] = now,
-        cluster: Cluster | None = None,
+        connect: Connect = nullcontext,
     ) -> None:
         self._settings = settings
         self._certificate = certificate
         self._board = board
         self._row = board.row(worker)
         self._clock = clock
-        finder = FactFinder(cluster, self._row) if cluster is not None else Offline()
-        validator = Validator(settings, policy, self._row, clock, finder)
-        self._pool = Connections(validator, settings)
+        self._policy = policy
+        self._connect = connect
 
     async def serve(self, sockets: Sequence[socket.socket], shutdown: Shutdown) -> None:
         """Answer until ``shutdown``, and then whatever is under way."""
+        async with self._connect() as cluster:
+            finder = FactFinder(cluster, self._row) if cluster is not None else Offline()
+            validator = Validator(self._settings, self._policy, self._row, self._clock, finder)
+            await self._serve(Connections(validator, self._settings), sockets, shutdown)
+
+    async def _serve(
+        self, pool: Connections, sockets: Sequence[socket.socket], shutdown: Shutdown
+    ) -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(_log_failure)
         self._row.start()
         servers = [
             await loop.create_server(
-                self._pool,
+                pool,
                 sock=each,
                 ssl=self._certificate.context,
                 backlog=BACKLOG,
@@ -95,41 +102,35 @@ class Server:
             )
             for each in sockets
         ]
-        self._show()
+        show, complain = partial(self._show, pool), partial(_complain, pool)
+        show()
         self._row.serves(self._certificate.not_before, self._certificate.not_after)
         async with (
-            every(SWEEP_SECONDS, self._pool.sweep, self._show),
-            every(REFRESH_SECONDS, self._refresh, self._complain),
+            every(SWEEP_SECONDS, pool.sweep, show),
+            every(REFRESH_SECONDS, self._refresh, complain),
         ):
             await shutdown.begun.wait()
-            await self._drain(shutdown)
+            await self._drain(pool, shutdown)
             for server, each in zip(servers, sockets, strict=True):
                 server.close()
                 # Another process may hold the socket, too: the queue must end all the same.
                 with suppress(OSError):
                     each.shutdown(socket.SHUT_RDWR)
-            self._pool.close_idle()
+            pool.close_idle()
             rest = self._settings.timeout + LINGER_SECONDS
-            await _first(rest, self._pool.emptied(), shutdown.hurried.wait())
-            self._pool.abort()
-            await _first(SHUTDOWN_SECONDS, self._pool.emptied())
+            await _first(rest, pool.emptied(), shutdown.hurried.wait())
+            pool.abort()
+            await _first(SHUTDOWN_SECONDS, pool.emptied())
 
-    async def _drain(self, shutdown: Shutdown) -> None:
+    async def _drain(self, pool: Connections, shutdown: Shutdown) -> None:
         """Serve on until nobody sends new calls any more, but make every caller connect anew."""
         self._board.drain()
-        self._pool.draining = True
+        pool.draining = True
         _log.info("draining", seconds=self._settings.drain, hint="the same signal again ends it")
         await _first(self._settings.drain, shutdown.hurried.wait())
 
-    def _show(self) -> None:
-        pool = self._pool
+    def _show(self, pool: Connections) -> None:
         self._row.show(alive=monotonic(), waiting=pool.waiting, connections=len(pool.open))
-
-    def _complain(self) -> None:
-        # Not a line for each: they come in floods, and without their bodies they have no uid.
-        if self._pool.turned_away:
-            _log.error("overloaded", turned_away=self._pool.turned_away, waiting=self._pool.waiting)
-            self._pool.turned_away = 0
 
     def _refresh(self) -> None:
         certificate = self._certificate
@@ -142,6 +143,13 @@ class Server:
         if changed:
             self._row.serves(certificate.not_before, certificate.not_after)
             _log.info("certificate loaded", not_after=certificate.not_after.isoformat())
+
+
+def _complain(pool: Connections) -> None:
+    # Not a line for each: they come in floods, and without their bodies they have no uid.
+    if pool.turned_away:
+        _log.error("overloaded", turned_away=pool.turned_away, waiting=pool.waiting)
+        pool.turned_away = 0
 
 
 async def serve_health(

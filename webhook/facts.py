@@ -48,6 +48,8 @@ has just written one should not wait for long. Our own choice."""
 MODE_SECONDS: Final = 60.0
 """How long it is believed where the API comes from; it changes with an upgrade of the cluster. Our
 own choice."""
+WARNING_SECONDS: Final = 1.0
+"""How long a request waits for an answer that only leads to a warning. Our own choice."""
 MAX_REMEMBERED: Final = 8192
 """Answers that a worker remembers: some 4 MB when full, and what the policies of the cluster take.
 Our own choice."""
@@ -154,13 +156,15 @@ class FactFinder:
             for question, must in questions.items()
         }
         try:
-            await asyncio.wait(tasks.values())
+            await asyncio.wait(tasks.values(), timeout=WARNING_SECONDS)
+            if needed := [task for question, task in tasks.items() if questions[question]]:
+                await asyncio.wait(needed)
         finally:
             for task in tasks.values():
                 task.cancel()
         answers: dict[Question, Answer] = {}
         for question, task in tasks.items():
-            error = task.exception()
+            error = task.exception() if task.done() else TimeoutError()
             if error is None:
                 answers[question] = task.result()
             elif questions[question]:

@@ -15,6 +15,7 @@ import uvloop
 
 from rules.evaluate import Policy
 from webhook.app import Server, Shutdown, every, serve_health
+from webhook.facts import Connect
 from webhook.listening import listen
 from webhook.metrics import Board
 from webhook.settings import LINGER_SECONDS, REFRESH_SECONDS, Settings
@@ -30,11 +31,15 @@ _GRACE_SECONDS: Final = 5.0
 
 
 def launch(
-    settings: Settings, policy: Policy, bound: Callable[[int], None] = lambda _: None
+    settings: Settings,
+    policy: Policy,
+    connect: Connect,
+    bound: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Serve until SIGTERM or SIGINT.
 
-    ``bound`` is called with the port before anything is served. Raises CertificateError and
+    ``connect`` opens the cluster that guards ask, in each process that judges. ``bound`` is called
+    with the port before anything is served. Raises CertificateError and
     AddressError where that is impossible.
     """
     certificate = ServingCertificate(settings)
@@ -57,18 +62,18 @@ def launch(
         # processes go on sharing its memory.
         gc.collect()
         gc.freeze()
+        make = partial(Server, settings, policy, certificate, connect=connect)
         if settings.workers == 1:
-            server = Server(settings, policy, certificate, board := Board(1))
+            server = make(board := Board(1))
             uvloop.run(_alone(server, settings, board, copies[0], health))
         else:
-            _supervise(settings, policy, certificate, copies, health)
+            _supervise(settings, make, copies, health)
     _log.info("ended")
 
 
 def _supervise(
     settings: Settings,
-    policy: Policy,
-    certificate: ServingCertificate,
+    make: Callable[[Board, int], Server],
     copies: Sequence[Sockets],
     health: Sockets,
 ) -> None:
@@ -76,7 +81,7 @@ def _supervise(
     children = [
         Child(
             f"worker {worker}",
-            partial(_work, settings, policy, certificate, board, worker, copies, health),
+            partial(_work, make, board, worker, copies, health),
             down=board.row(worker).stop,
         )
         for worker in range(settings.workers)
@@ -96,9 +101,7 @@ async def _alone(
 
 
 def _work(
-    settings: Settings,
-    policy: Policy,
-    certificate: ServingCertificate,
+    make: Callable[[Board, int], Server],
     board: Board,
     worker: int,
     copies: Sequence[Sockets],
@@ -106,7 +109,7 @@ def _work(
 ) -> None:
     structlog.contextvars.bind_contextvars(worker=worker)
     _close(health, *(each for number, each in enumerate(copies) if number != worker))
-    server = Server(settings, policy, certificate, board, worker)
+    server = make(board, worker)
     _run_below(lambda shutdown: server.serve(copies[worker], shutdown))
 
 

@@ -7,12 +7,13 @@ budget refuses.
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from cluster.key import Key
 from controller.planning import conditions
 from controller.planning.eviction import next_status, ordered_responders
 from controller.planning.progression import called_off
 from controller.planning.relevance import has_ended, relevant_eviction
 from controller.planning.requesters import planned_requesters, wants_eviction
-from controller.planning.snapshot import Key, Snapshot
+from controller.planning.snapshot import Snapshot
 from controller.planning.target import Target
 from controller.planning.writes import EVICTIONS, Plan, Write, eviction_status_write
 from rules.api import ConditionType, Eviction, EvictionRequest, PodReference, ResponderState

@@ -9,10 +9,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from cluster.key import Key
 from controller.plan import Sync
 from controller.planning.conditions import AWAITING_REPORT
 from controller.planning.relevance import relevant_eviction
-from controller.planning.snapshot import Key, Snapshot
+from controller.planning.snapshot import Snapshot
 from controller.planning.writes import EVICTION_REQUESTS, Plan, Write
 from rules.states import CLOCK_SKEW
 

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from cluster.key import Key
 from controller.planning import conditions
 from controller.planning.conditions import Outcome
 from controller.planning.progression import Progression, Situation, called_off, progressed
 from controller.planning.relevance import has_ended, relevant_eviction
 from controller.planning.requesters import planned_requesters, wants_eviction
-from controller.planning.snapshot import Key, Snapshot
+from controller.planning.snapshot import Snapshot
 from controller.planning.target import POD_GROUP, UNSUPPORTED, Target
 from controller.planning.writes import Plan, eviction_status_write
 from rules.api import (

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
+from cluster.key import Key
 from controller.planning.relevance import has_ended
 from controller.planning.requesters import wants_eviction
-from controller.planning.snapshot import Key, Snapshot
+from controller.planning.snapshot import Snapshot
 from controller.planning.target import Target
 from controller.planning.writes import EVICTIONS, Write
 from rules.api import (

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from cluster.key import Key
 from controller.plan import Sync
 from controller.planning.conditions import NO_FURTHER_RESPONDER
 from controller.planning.deadline import ended_in_time, without_repetition
 from controller.planning.relevance import has_ended, relevant_eviction
 from controller.planning.request import is_done
-from controller.planning.snapshot import Key, Snapshot
+from controller.planning.snapshot import Snapshot
 from controller.planning.writes import EVICTIONS, Plan
 from rules.api import Condition, ConditionStatus, ConditionType, Eviction
 from rules.states import FINAL_CONDITIONS, condition_of

@@ -10,7 +10,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from controller.planning.snapshot import Key, Snapshot
+from cluster.key import Key
+from controller.planning.snapshot import Snapshot
 from controller.planning.target import Target
 from controller.planning.writes import (
     EVICTION_REQUEST_KIND,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+from cluster.key import Key
 from controller.planning import conditions
 from controller.planning.conditions import Outcome
 from controller.planning.metadata import Role
@@ -17,7 +18,7 @@ from controller.planning.relevance import (
     relevant_eviction,
 )
 from controller.planning.requesters import wants_eviction
-from controller.planning.snapshot import Key, Snapshot
+from controller.planning.snapshot import Snapshot
 from controller.planning.target import POD_GROUP, UNSUPPORTED, Target
 from controller.planning.writes import (
     Plan,

@@ -6,10 +6,11 @@ decides about its eviction. Source: ``k8s.io/api/core/v1/types.go``.
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated, Final, NamedTuple, TypeVar
+from typing import Annotated, Final, TypeVar
 
 from pydantic import Field
 
+from cluster.key import Key
 from rules.api import (
     Eviction,
     EvictionRequest,
@@ -83,21 +84,6 @@ class Pod(Shape):
     metadata: PodMeta = Field(default_factory=PodMeta)
     spec: PodSpec = Field(default_factory=PodSpec)
     status: PodStatus = Field(default_factory=PodStatus)
-
-
-class Key(NamedTuple):
-    """Which object to plan for."""
-
-    namespace: str
-    name: str
-
-    @classmethod
-    def parse(cls, text: str) -> "Key":
-        """The key ``<namespace>/<name>``, as work queues hold it. Raises ValueError."""
-        namespace, slash, name = text.partition("/")
-        if not (namespace and slash and name) or "/" in name:
-            raise ValueError("must be <namespace>/<name>")
-        return cls(namespace, name)
 
 
 KnownT = TypeVar("KnownT", Pod, Eviction, EvictionRequest)

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
-from controller.planning.snapshot import Key
+from cluster.key import Key
 from rules.api import (
     API_VERSION,
     Condition,

@@ -1,7 +1,8 @@
 """The controller of the model, with what goes beyond the reference."""
 
+from cluster.key import Key
 from controller.planning.extras import Extras, extended
-from controller.planning.snapshot import Key, Snapshot
+from controller.planning.snapshot import Snapshot
 from controller.planning.writes import Plan
 from tests.controller.objects import NAMESPACE
 from tests.controller.running import Controller, Item

@@ -3,9 +3,10 @@
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from cluster.key import Key
 from controller.plan import Sync, plan
 from controller.planning.admission import as_request
-from controller.planning.snapshot import Key, Snapshot
+from controller.planning.snapshot import Snapshot
 from controller.planning.writes import EVICTIONS, Plan
 from rules.api import Eviction, Shape
 from rules.decode import decode_model

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from controller import clock
+from cluster import clock
+from cluster.failures import Refused
+from cluster.key import Key
+from cluster.resources import Resource
 from controller import lease as lease_module
-from controller.failures import Refused
 from controller.lease import Elector, Terms
 from controller.loop import LONGEST_WAIT
 from controller.plan import Sync, plan
 from controller.planning.deferral import with_deferral
 from controller.planning.evictor import FIRST_BACKOFF, Attempts
-from controller.planning.snapshot import Key
 from controller.queue import WorkQueue
-from controller.resources import Resource
 from controller.routing import Item
 from rules.api import EVICTOR
 from rules.times import format_time

@@ -10,11 +10,11 @@ from typing import Final
 import prometheus_client
 import pytest
 
-from controller import cluster as cluster_module
-from controller.cluster import Cluster as Client
+from cluster import client as cluster_module
+from cluster.client import Cluster as Client
+from cluster.key import Key
+from cluster.resources import PODS
 from controller.informer import Informer
-from controller.planning.snapshot import Key
-from controller.resources import PODS
 from controller.store import Change, Store
 from controller.view import read_pod
 from rules.api import EVICTOR

@@ -6,8 +6,9 @@ from typing import Any, Final
 
 import pytest
 
+from cluster.key import Key
 from controller.plan import Sync, plan
-from controller.planning.snapshot import Key, Snapshot
+from controller.planning.snapshot import Snapshot
 from controller.planning.writes import Plan
 from rules.api import EVICTOR, RESPONDERS_ANNOTATION
 from rules.decode import decode_model

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any, Final
 
+from cluster.key import Key
 from controller.planning.evictor import (
     FIRST_BACKOFF,
     HEARTBEAT_INTERVAL,
@@ -15,7 +16,7 @@ from controller.planning.evictor import (
     report_request,
     report_write,
 )
-from controller.planning.snapshot import Key, Snapshot
+from controller.planning.snapshot import Snapshot
 from rules.api import EVICTOR, MAX_MESSAGE, Intent, ResponderStatus
 from rules.decode import decode_model
 from rules.evaluate import evaluate

@@ -5,9 +5,10 @@ from typing import Any, Final
 
 import pytest
 
+from cluster.key import Key
 from controller.plan import Sync, plan
 from controller.planning.extras import Expiry, Extras, expiry, extended
-from controller.planning.snapshot import Key, Snapshot
+from controller.planning.snapshot import Snapshot
 from rules.decode import decode_model
 from rules.times import format_time
 from tests.controller import objects

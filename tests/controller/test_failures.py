@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from controller import informer as informer_module
-from controller.cluster import Page, WatchEvent, _Call, _failure
-from controller.failures import (
+from cluster.client import Page, WatchEvent, _Call, _failure
+from cluster.failures import (
     Busy,
     ClusterFailure,
     Conflict,
@@ -21,9 +20,10 @@ from controller.failures import (
     Silent,
     Unreachable,
 )
+from cluster.resources import EVICTIONS, PODS
+from controller import informer as informer_module
 from controller.informer import Informer
 from controller.loop import HOPELESS_SECONDS, PERMISSION_SECONDS, reaction_to
-from controller.resources import EVICTIONS, PODS
 from controller.store import Change, Store
 from rules.decode import DecodeError
 

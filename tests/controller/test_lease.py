@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from cluster.failures import Conflict, Missing, Unreachable
+from cluster.key import Key
 from controller import lease as lease_module
-from controller.failures import Conflict, Missing, Unreachable
 from controller.lease import (
     Elector,
     Sight,
@@ -16,7 +17,6 @@ from controller.lease import (
     may_take,
     seen,
 )
-from controller.planning.snapshot import Key
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 KEY = Key("kube-system", "usher-controller")

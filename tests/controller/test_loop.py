@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from controller import clock
-from controller.evictor import Evictor
-from controller.failures import (
+from cluster import clock
+from cluster.failures import (
     Busy,
     ClusterFailure,
     Conflict,
@@ -22,14 +21,15 @@ from controller.failures import (
     ServerFailure,
     Unreachable,
 )
+from cluster.key import Key
+from cluster.resources import Resource
+from controller.evictor import Evictor
 from controller.loop import Loop
 from controller.metrics import Metrics
 from controller.planning.extras import Extras
 from controller.planning.occurrences import Occurrence
-from controller.planning.snapshot import Key
 from controller.planning.writes import EVICTION_REQUESTS, EVICTIONS, Write
 from controller.queue import WorkQueue
-from controller.resources import Resource
 from controller.routing import Item, Router
 from controller.store import entry_of
 from controller.view import View, read_eviction, read_pod, read_request

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from cluster.failures import ClusterFailure, Denied, Missing, Unreachable
 from controller import rival as rival_module
-from controller.failures import ClusterFailure, Denied, Missing, Unreachable
 from controller.rival import MANAGER, TRACE_SECONDS, Rival
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from controller.planning.snapshot import Key
+from cluster.key import Key
 from controller.store import Change, Entry, Store, entry_of, version_of
 
 KEY = Key("n", "a")

@@ -3,9 +3,10 @@
 from datetime import timedelta
 from typing import Any
 
+from cluster.key import Key
 from controller.plan import Sync, plan
 from controller.planning.deferral import INTERIM_DELAY, with_deferral
-from controller.planning.snapshot import Key, Pod, Snapshot
+from controller.planning.snapshot import Pod, Snapshot
 from controller.routing import EVICTOR, Item, Router
 from controller.store import Change, Entry, entry_of
 from controller.view import View, pod_of, read_eviction, read_pod, read_request

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from cluster.key import Key
 from controller.plan import Sync, plan
-from controller.planning.snapshot import Key, Snapshot
+from controller.planning.snapshot import Snapshot
 from controller.planning.writes import Plan, Write
 from rules.decode import decode_model, load
 from rules.times import parse_time

@@ -8,7 +8,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -165,7 +165,7 @@ def running(
     )
     certificate, board = ServingCertificate(settings), Board(1)
     sockets, health = listen(settings.bind, 0)[0], listen(settings.health_bind, 0)[0]
-    server = Server(settings, policy, certificate, board, clock=clock, cluster=cluster)
+    server = Server(settings, policy, certificate, board, clock=clock, connect=lambda: nullcontext(cluster))
     told: list[Callable[[], None]] = []
     begun = threading.Event()
 

@@ -180,8 +180,14 @@ def test_a_slow_cluster_is_silent_before_the_caller_gives_up(
     cluster.answering.set()
 
 
-def test_silence_leaves_a_warning_out_and_says_so(tmp_path: Path, cluster: FakeCluster) -> None:
+@pytest.mark.parametrize("deaf", [False, True])
+def test_silence_leaves_a_warning_out_and_says_so(
+    tmp_path: Path, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, *, deaf: bool
+) -> None:
+    monkeypatch.setattr("webhook.facts.WARNING_SECONDS", 0.1)
     cluster.broken = True
+    if deaf:
+        cluster.answering.clear()
     policy = Policy(
         {"requester-identity": Enforcement.AUDIT, "eviction-right": Enforcement.OFF},
     )

@@ -13,12 +13,12 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from controller import clock
-from controller import cluster as cluster_module
-from controller.cluster import Cluster, _environment_proxy
-from controller.failures import Gone, ServerFailure, Silent, Unreachable
-from controller.planning.snapshot import Key
-from controller.resources import EVICTIONS, PODS
+from cluster import client as cluster_module
+from cluster import clock
+from cluster.client import Cluster, _environment_proxy
+from cluster.failures import Gone, ServerFailure, Silent, Unreachable
+from cluster.key import Key
+from cluster.resources import EVICTIONS, PODS
 
 KEY: Final = Key("default", "pod-1-web")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -64,7 +64,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 @pytest.fixture
 async def cluster(server: Server) -> AsyncIterator[Cluster]:
-    async with Cluster(server._file) as cluster:
+    async with Cluster(server._file, "usher-test") as cluster:
         yield cluster
 
 
@@ -77,7 +77,7 @@ async def test_an_apply_says_who_and_what(server: Server, cluster: Cluster) -> N
     assert request.path_qs == f"{prefix}/pod-1-web/status?fieldManager=me&force=true"
     assert request.headers["Authorization"] == "Bearer secret"
     assert request.headers["Content-Type"] == "application/apply-patch+yaml"
-    assert request.headers["User-Agent"] == "usher-controller"
+    assert request.headers["User-Agent"] == "usher-test"
 
 
 async def test_continue_tokens_arrive_as_they_were_given(server: Server, cluster: Cluster) -> None:

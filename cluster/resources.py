@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from controller.planning.snapshot import Key
+from cluster.key import Key
 from rules.api import GROUP, VERSION
 
 

@@ -1,4 +1,4 @@
-"""The controller's only clock. Planning takes the instant as a value."""
+"""The machine's clock. Rules and plans take the instant as a value."""
 
 from datetime import UTC, datetime
 

@@ -21,8 +21,8 @@ import structlog
 import yaml
 from kubernetes_asyncio import client, config
 
-from controller import clock
-from controller.failures import (
+from cluster import clock
+from cluster.failures import (
     Busy,
     ClusterFailure,
     Conflict,
@@ -34,8 +34,8 @@ from controller.failures import (
     Silent,
     Unreachable,
 )
-from controller.planning.snapshot import Key
-from controller.resources import PODS, Resource
+from cluster.key import Key
+from cluster.resources import PODS, Resource
 from rules.states import CLOCK_SKEW
 
 Document = dict[str, Any]
@@ -116,12 +116,16 @@ class _Call(NamedTuple):
 class Cluster:
     """One API server, as the user that the configuration names.
 
-    Every method raises a :class:`controller.failures.ClusterFailure`, and may be cancelled.
+    Every method raises a :class:`cluster.failures.ClusterFailure`, and may be cancelled.
     """
 
-    def __init__(self, kubeconfig: Path | None) -> None:
-        """Prepare; ``kubeconfig`` None means the service account of the pod around us."""
+    def __init__(self, kubeconfig: Path | None, agent: str) -> None:
+        """Prepare; ``kubeconfig`` None means the service account of the pod around us.
+
+        ``agent`` is how API servers know the program in their logs.
+        """
         self._kubeconfig = kubeconfig
+        self._agent = agent
         self._configuration: Any = client.Configuration()
         self._client: Any = None
         self._session: Any = None
@@ -169,12 +173,14 @@ class Cluster:
 
     # --- reading --------------------------------------------------------------------------------
 
-    async def pages(self, resource: Resource) -> AsyncGenerator[Page, None]:
-        """All objects of all namespaces, page by page; Gone if that takes longer than minutes."""
+    async def pages(self, resource: Resource, namespace: str = "") -> AsyncGenerator[Page, None]:
+        """All objects, of one namespace or of all, page by page; Gone if that takes minutes."""
         more = ""
         while True:
             query = {"limit": str(PAGE)} | ({"continue": more} if more else {})
-            answer = await self._send("GET", _Call("list", resource), resource.path(), query)
+            answer = await self._send(
+                "GET", _Call("list", resource, namespace), resource.path(namespace), query
+            )
             metadata = answer.get("metadata") or {}
             yield Page(answer.get("items") or [], metadata.get("resourceVersion", ""))
             more = metadata.get("continue", "")
@@ -319,7 +325,7 @@ class Cluster:
         content_type: str = _JSON,
         limits: aiohttp.ClientTimeout = _LIMITS,
     ) -> aiohttp.ClientResponse:
-        headers = {"Accept": _JSON, "Content-Type": content_type, "User-Agent": "usher-controller"}
+        headers = {"Accept": _JSON, "Content-Type": content_type, "User-Agent": self._agent}
         try:
             await self._client.update_params_for_auth(headers, [], ["BearerToken"])
             response: aiohttp.ClientResponse = await self._session.request(

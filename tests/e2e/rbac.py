@@ -1,0 +1,71 @@
+"""Grants of permissions to the identities of a control plane."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tests.e2e.api import Object
+from tests.e2e.cluster import Cluster
+
+_RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
+WRITE_STATUS: Final[Object] = {
+    "apiGroups": ["lifecycle.k8s.io"],
+    "resources": ["evictions/status", "evictionrequests/status"],
+    "verbs": ["get", "update", "patch"],
+}
+"""What Kubernetes itself asks of whoever reports on an eviction."""
+EDIT: Final[Object] = {
+    "apiGroups": ["lifecycle.k8s.io"],
+    "resources": ["evictions", "evictionrequests"],
+    "verbs": ["*"],
+}
+"""What an editor of a namespace has."""
+EVICT: Final[Object] = {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}
+
+
+def respond(*names: str) -> Object:
+    """The permission to respond under ``names``."""
+    return _named("evictionresponders", "respond", names)
+
+
+def request(*names: str) -> Object:
+    """The permission to ask for evictions as ``names``."""
+    return _named("evictionrequesters", "request", names)
+
+
+def _named(resource: str, verb: str, names: Sequence[str]) -> Object:
+    return {
+        "apiGroups": ["lifecycle.k8s.io"],
+        "resources": [resource],
+        "resourceNames": list(names),
+        "verbs": [verb],
+    }
+
+
+def grant(cluster: Cluster, namespace: str, user: str, *rules: Object) -> None:
+    """Give ``user`` a Role of its own in ``namespace``."""
+    name = user.replace(":", "-")
+    path = f"{_RBAC}/namespaces/{namespace}"
+    role = {"metadata": {"name": name}, "rules": list(rules)}
+    assert cluster.api("POST", f"{path}/roles", role).ok
+    binding = {
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    }
+    assert cluster.api("POST", f"{path}/rolebindings", binding).ok
+
+
+def grant_everywhere(cluster: Cluster, user: str, *rules: Object) -> None:
+    """Give ``user`` a ClusterRole of its own, unless it has one."""
+    name = user.replace(":", "-")
+    role = {"metadata": {"name": name}, "rules": list(rules)}
+    answer = cluster.api("POST", f"{_RBAC}/clusterroles", role)
+    if answer.code == 409:
+        return
+    assert answer.ok, answer.message
+    binding = {
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    }
+    assert cluster.api("POST", f"{_RBAC}/clusterrolebindings", binding).ok

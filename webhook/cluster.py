@@ -1,0 +1,117 @@
+"""Asks an API server what guards want to know."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.client import Cluster, Document
+from cluster.failures import Missing
+from cluster.key import Key
+from cluster.resources import PODS, Resource
+from rules.api import GROUP, VERSION
+from rules.facts import LivePod, Permission, PodLookup
+from rules.policies import POLICY_GROUP, POLICY_VERSION
+from rules.request import User
+
+_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "subjectaccessreviews")
+_NAMESPACES: Final = Resource("", "v1", "namespaces")
+_API_SERVICES: Final = Resource("apiregistration.k8s.io", "v1", "apiservices")
+_POLICIES: Final = Resource(POLICY_GROUP, POLICY_VERSION, "responderpolicies")
+_CLUSTER_POLICIES: Final = Resource(POLICY_GROUP, POLICY_VERSION, "clusterresponderpolicies")
+_MANAGED: Final = "kube-aggregator.kubernetes.io/automanaged"
+_BUILT_IN: Final = "onstart"
+"""What that label says of an API that the API server brings; "true" of one by definitions
+(kube-aggregator, ``autoregister_controller.go``)."""
+_REVIEW: Final = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
+_TERMINAL: Final = ("Succeeded", "Failed")
+"""Phases that a pod does not leave (core/v1 types.go, ``PodPhase``)."""
+_MIRROR: Final = "kubernetes.io/config.mirror"
+"""The annotation by which a kubelet marks what it made from a file (core/v1,
+``MirrorPodAnnotationKey``)."""
+
+
+class ClusterFacts:
+    """The answers of one API server; see :class:`webhook.facts.Cluster`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def has_permission(self, user: User, permission: Permission, name: str) -> bool:
+        """Ask for a SubjectAccessReview, which leaves nothing behind: dry runs may ask, too."""
+        if not user.name:
+            return False  # nobody has permissions, and API servers refuse to review one
+        spec = {
+            "user": user.name,
+            "groups": user.groups,
+            "uid": user.uid,
+            "extra": dict(user.extra),
+            "resourceAttributes": {
+                "group": permission.group,
+                "resource": permission.resource,
+                "subresource": permission.subresource,
+                "namespace": permission.namespace,
+                "verb": permission.verb,
+                "name": name,
+            },
+        }
+        answer = await self._cluster.create(_REVIEWS, "", {**_REVIEW, "spec": spec})
+        return answer["status"]["allowed"] is True
+
+    async def find_pod(self, lookup: PodLookup) -> LivePod | None:
+        """Get the pod from the API server's storage, not from a cache of its."""
+        try:
+            pod = await self._cluster.get(PODS, Key(lookup.namespace, lookup.name))
+        except Missing:
+            return None
+        return live_pod(pod)
+
+    async def list_policies(self, namespace: str) -> list[Document]:
+        """List them all; a cluster that does not know the kind has none."""
+        resource = _POLICIES if namespace else _CLUSTER_POLICIES
+        try:
+            pages = self._cluster.pages(resource, namespace)
+            return [policy async for page in pages for policy in page.items]
+        except Missing:
+            return []
+
+    async def find_labels(self, namespace: str) -> Mapping[str, str]:
+        """Get the namespace; one that has just been deleted has no labels."""
+        try:
+            document = await self._cluster.get(_NAMESPACES, Key("", namespace))
+        except Missing:
+            return {}
+        labels: Mapping[str, str] = document["metadata"].get("labels", {})
+        return labels
+
+    async def has_native_responders(self) -> bool:
+        """Ask who serves the API: pods have the field where the API server itself does."""
+        try:
+            service = await self._cluster.get(_API_SERVICES, Key("", f"{VERSION}.{GROUP}"))
+        except Missing:
+            return False
+        managed: str = service["metadata"].get("labels", {}).get(_MANAGED, "")
+        return managed == _BUILT_IN
+
+
+def live_pod(pod: Mapping[str, Any]) -> LivePod:
+    """What guards want to know of a pod, from its document."""
+    metadata, spec = pod["metadata"], pod.get("spec", {})
+    owners = metadata.get("ownerReferences", ())
+    return LivePod(
+        uid=metadata["uid"],
+        is_terminal=pod.get("status", {}).get("phase") in _TERMINAL,
+        is_grouped=spec.get("schedulingGroup") is not None,
+        is_mirror=_MIRROR in metadata.get("annotations", {}),
+        is_daemon=any(each.get("controller") and each["kind"] == "DaemonSet" for each in owners),
+    )
+
+
+@asynccontextmanager
+async def connected(kubeconfig: Path | None) -> AsyncIterator[ClusterFacts]:
+    """The API server that ``kubeconfig`` names; None: the one of the cluster that we run in.
+
+    Raises ConfigurationError where there is no usable configuration.
+    """
+    async with Cluster(kubeconfig, "usher-webhook") as cluster:
+        yield ClusterFacts(cluster)
