@@ -58,6 +58,11 @@ class Case:
     def denied(self) -> bool:
         return any(wanted.enforcement == "deny" for wanted in self.wanted)
 
+    @property
+    def has_facts(self) -> bool:
+        """Whether the verdict depends on who writes, or on what is in the cluster."""
+        return self.user != SUPERUSER or self.may is not None or self.pods is not None
+
     def fact(self, question: Question) -> Answer:
         """What a cluster answers to ``question``."""
         if isinstance(question, Permission):
