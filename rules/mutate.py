@@ -4,6 +4,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from rules import formats
 from rules.decode import decode_model
 from rules.facts import NO_FACTS, Facts, Question
 from rules.mutation import Mode, Mutation, Setting
@@ -101,5 +102,6 @@ def _looks_at(mutation: Mutation[Any], request: Request) -> bool:
     return (
         type(request.object) is mutation.kind
         and not request.root
+        and formats.is_short_name(request.namespace)  # all kinds have one, and URLs are made of it
         and (request.operation, request.subresource) == (mutation.operation, mutation.subresource)
     )

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 import structlog
 from cachetools import TLRUCache
 
+from rules import formats
 from rules.facts import (
     NO_FACTS,
     Answer,
@@ -202,7 +203,10 @@ class FactFinder:
 
     async def _get(self, key: _Key) -> Answer:
         match key:
-            case PodLookup():
+            case PodLookup(namespace, name):
+                # Who sends reviews may put anything there, and a name becomes part of a URL.
+                if not (formats.is_short_name(namespace) and formats.is_long_name(name)):
+                    return None
                 return await self._cluster.find_pod(key)
             case Policies(namespace):
                 model = ResponderPolicy if namespace else ClusterResponderPolicy

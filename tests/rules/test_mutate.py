@@ -86,6 +86,14 @@ def due(name: str) -> tuple[Any, Json]:
     return request("Pod", POD), POD
 
 
+@pytest.mark.parametrize("namespace", ["", "..", "a/b", "A"])
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_what_no_namespace_can_hold_is_left_alone(name: str, namespace: str) -> None:
+    asked, document = due(name)
+    draft = Draft(asked._replace(namespace=namespace), document)
+    assert (draft.questions(), draft.revision().steps) == ({}, ())
+
+
 # fill-target-uid
 
 

@@ -54,7 +54,8 @@ def request(seed: int) -> bytes:
         case _:
             body = mutator.body()
             extra = {"Content-Length": str(len(body))}
-    return head("POST", "/validate?timeout=30s", {**JSON, **extra}) + body
+    path = "/mutate" if seed % 3 == 0 else "/validate"
+    return head("POST", f"{path}?timeout=30s", {**JSON, **extra}) + body
 
 
 class Client(asyncio.Protocol):

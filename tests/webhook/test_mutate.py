@@ -332,6 +332,19 @@ def test_what_is_off_is_not_done(tmp_path: Path, cluster: FakeCluster) -> None:
     assert cluster.asked == []
 
 
+@pytest.mark.parametrize("place", [{"namespace": "../.."}, {"namespace": ""}, {}])
+def test_no_url_is_made_of_what_is_no_name(
+    site: Running, cluster: FakeCluster, place: Json
+) -> None:
+    name = "web-0" if place else "../../../../api/v1/nodes/x"
+    document = eviction_request(target={"pod": {"name": name, "uid": POD_UID}})
+    call = review("CREATE", document, userInfo={"username": "x", "groups": ["system:masters"]})
+    call["request"] |= place
+    assert site.call(call).status == 200  # the guard target-exists asks, too
+    assert mutate(site, call).response == {"uid": UID, "allowed": True}
+    assert cluster.asked == []
+
+
 # Beside it
 
 
