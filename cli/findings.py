@@ -74,6 +74,8 @@ class DocumentReport:
     skipped: bool = False
     """Whether it is of a kind that has no rules."""
     findings: tuple[Finding, ...] = ()
+    unanswered: tuple[str, ...] = ()
+    """The guards that were left out, because nobody answered what they ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,11 @@ class Report:
     def skipped(self) -> int:
         """How many objects have a kind without rules."""
         return sum(document.skipped for document in self.documents)
+
+    @property
+    def unanswered(self) -> set[str]:
+        """The guards that were left out of the judgement of some object."""
+        return {guard for document in self.documents for guard in document.unanswered}
 
     @property
     def summary(self) -> str:

@@ -6,26 +6,26 @@ from datetime import datetime
 from typing import Any, Final
 
 from cli import checks
-from cli.documents import Unreadable
-from cli.findings import DocumentReport, Finding, ObjectName, Severity
+from cli.findings import DocumentReport, Finding, Severity
 from cli.manifests import Manifest
+from cli.rbac.authorizer import Authorizer
+from cli.reporting import broken_at, finding_at, json_problems, report_on
 from cli.stored import NoSingleMatch, StoredObjects
 from cli.suggestions import nearest
 from rules.api import API_VERSION, GROUP, RESPONDERS_ANNOTATION, VERSION, EvictionResponder, Pod
 from rules.decode import SHAPES, DecodeError, Shape, decode_object, load, unknown_fields
-from rules.evaluate import Policy, evaluate
+from rules.evaluate import Inquiry, Policy, Verdict
+from rules.facts import NO_FACTS
 from rules.field import Path
 from rules.pod.declaration import annotation_path
 from rules.request import Operation, Request, User
 from rules.rule import Enforcement
-from webhook.review import printable
 
 _SEVERITIES: Final = {
     Enforcement.DENY: Severity.ERROR,
     Enforcement.WARN: Severity.WARNING,
     Enforcement.AUDIT: Severity.NOTE,
 }
-_NOBODY: Final = User()
 _NOTHING_STORED: Final = StoredObjects(())
 _NATIVE: Final = "spec.evictionResponders"
 
@@ -39,28 +39,20 @@ class Terms:
     operation: Operation | None = None
     """None: UPDATE for what ``stored`` holds, CREATE for the rest."""
     subresource: str = ""
-    user: User = _NOBODY
+    user: User | None = None
+    """None: nobody says who writes."""
+    authorizer: Authorizer | None = None
+    """Knows what ``user`` may do; None: nobody does."""
+    namespace: str = ""
+    """Where objects belong that do not say it."""
     mode: str = "auto"
     strict: bool = False
     stored: StoredObjects = _NOTHING_STORED
 
 
-def report_unreadable(part: Unreadable) -> DocumentReport:
-    """The report about a part of a file that is no document."""
-    finding = Finding(
-        rule=checks.READABLE_FILE,
-        message=printable(part.message),
-        severity=Severity.ERROR,
-        line=part.line,
-        column=part.column,
-        broken=True,
-    )
-    return DocumentReport(part.number, findings=(finding,))
-
-
 def report_unsound(manifest: Manifest) -> DocumentReport:
     """The report about an object that is not judged, only read."""
-    return _report(manifest, list(_unsound(manifest)))
+    return report_on(manifest, list(_unsound(manifest)))
 
 
 def judge(manifest: Manifest, terms: Terms, *, alone: bool) -> DocumentReport:
@@ -68,50 +60,29 @@ def judge(manifest: Manifest, terms: Terms, *, alone: bool) -> DocumentReport:
     shape = manifest.shape
     unsound = list(_unsound(manifest))
     if unsound or shape is None or (terms.subresource and shape.model is Pod):
-        return _report(manifest, unsound, skipped=not unsound)
+        return report_on(manifest, unsound, skipped=not unsound)
     try:
         stored = terms.stored.find(manifest, alone=alone)
     except NoSingleMatch as error:
-        return _report(manifest, [_broken(manifest, checks.STORED_OBJECT, str(error))])
+        return report_on(manifest, [broken_at(manifest, checks.STORED_OBJECT, str(error))])
     if stored is not None and not stored.sound:
-        return _report(manifest, [])
+        return report_on(manifest, [])
     old = stored.manifest if stored is not None else None
     if old is None and (terms.operation == Operation.UPDATE or terms.subresource):
         message = f"--old must hold the object that this one changes: {manifest.name}"
-        return _report(manifest, [_broken(manifest, checks.STORED_OBJECT, message)])
+        return report_on(manifest, [broken_at(manifest, checks.STORED_OBJECT, message)])
     findings = [*_unknown_fields(manifest, shape, strict=terms.strict)]
     findings += _ineffective(manifest, shape, terms.mode)
-    findings += _violations(manifest, old, shape, terms)
-    return _report(manifest, findings)
-
-
-def _report(
-    manifest: Manifest, findings: list[Finding], *, skipped: bool = False
-) -> DocumentReport:
-    ordered = sorted(findings, key=lambda finding: (finding.line, finding.column))
-    return DocumentReport(
-        number=manifest.document.number,
-        object=ObjectName(*map(printable, manifest.name)),
-        item=manifest.item,
-        skipped=skipped,
-        findings=tuple(ordered),
-    )
+    verdict = _verdict(manifest, old, shape, terms)
+    findings += _violations(manifest, verdict)
+    return report_on(manifest, findings, unanswered=verdict.unanswered)
 
 
 def _unsound(manifest: Manifest) -> Iterator[Finding]:
     """Why the object cannot be judged; nothing for sound objects and for kinds without rules."""
     shape = manifest.shape
     if shape is not None or manifest.value is None:
-        for problem in manifest.problems:
-            yield Finding(
-                rule=checks.JSON_VALUES,
-                message=printable(problem.message),
-                severity=Severity.ERROR,
-                line=problem.line,
-                column=problem.column,
-                field=printable(problem.path),
-                broken=True,
-            )
+        yield from json_problems(manifest)
         if manifest.problems:
             return
     if shape is None:
@@ -121,7 +92,7 @@ def _unsound(manifest: Manifest) -> Iterator[Finding]:
         decode_object(shape, manifest.value)
     except DecodeError as error:
         quoted = "; put numbers, yes, no and the like in quotes" if "string" in error.detail else ""
-        yield _broken(manifest, checks.FIELD_TYPES, error.detail + quoted, error.path)
+        yield broken_at(manifest, checks.FIELD_TYPES, error.detail + quoted, error.path)
 
 
 def _misnamed(manifest: Manifest) -> Iterator[Finding]:
@@ -131,48 +102,21 @@ def _misnamed(manifest: Manifest) -> Iterator[Finding]:
         versions = [f"{g}/{v}".removeprefix("/") for g, v, k in SHAPES if k == kind]
         if versions:
             message = f"apiVersion must be set, for example to '{versions[0]}'"
-            yield _broken(manifest, checks.KNOWN_KIND, message)
+            yield broken_at(manifest, checks.KNOWN_KIND, message)
     elif group == GROUP and version != VERSION:
         message = f"must be '{API_VERSION}', the only version there is"
-        yield _broken(manifest, checks.KNOWN_KIND, message, Path("apiVersion"))
+        yield broken_at(manifest, checks.KNOWN_KIND, message, Path("apiVersion"))
     elif group == GROUP:
         kinds = [known for group, _, known in SHAPES if group == GROUP]
         message = f"must be one of {', '.join(kinds)}; not '{kind}'{nearest(kind, kinds)}"
-        yield _broken(manifest, checks.KNOWN_KIND, message, Path("kind"))
-
-
-def _broken(manifest: Manifest, rule: str, message: str, path: Path = Path()) -> Finding:
-    return _finding(manifest, rule, message, path, severity=Severity.ERROR, broken=True)
-
-
-def _finding(
-    manifest: Manifest,
-    rule: str,
-    message: str,
-    path: Path,
-    *,
-    severity: Severity,
-    type_: str = "",
-    broken: bool = False,
-) -> Finding:
-    place = manifest.locate(path)
-    return Finding(
-        rule=rule,
-        message=printable(message),
-        severity=severity,
-        line=place.line,
-        column=place.column,
-        field=printable(path),
-        type=type_,
-        broken=broken,
-    )
+        yield broken_at(manifest, checks.KNOWN_KIND, message, Path("kind"))
 
 
 def _unknown_fields(manifest: Manifest, shape: Shape, *, strict: bool) -> Iterator[Finding]:
     severity = Severity.ERROR if strict else Severity.WARNING
     for path in _unknown_paths(manifest.value, shape):
         message = "unknown field; API servers drop it"
-        yield _finding(manifest, checks.KNOWN_FIELDS, message, path, severity=severity)
+        yield finding_at(manifest, checks.KNOWN_FIELDS, message, path, severity=severity)
 
 
 def _unknown_paths(value: Any, shape: Shape) -> Iterator[Path]:
@@ -215,16 +159,15 @@ def _ineffective(manifest: Manifest, shape: Shape, mode: str) -> Iterator[Findin
         message = f"has no effect: API servers read {native} only; add it"
     else:
         return
-    yield _finding(
+    yield finding_at(
         manifest, checks.EFFECTIVE_RESPONDERS, message, declared[0], severity=Severity.WARNING
     )
 
 
-def _violations(
-    manifest: Manifest, old: Manifest | None, shape: Shape, terms: Terms
-) -> Iterator[Finding]:
+def _verdict(manifest: Manifest, old: Manifest | None, shape: Shape, terms: Terms) -> Verdict:
     value, stored = manifest.value, old.value if old is not None else None
-    namespace = manifest.name.namespace or (old.name.namespace if old is not None else "")
+    stored_namespace = old.name.namespace if old is not None else ""
+    namespace = manifest.name.namespace or stored_namespace or terms.namespace
     request = Request(
         operation=Operation.CREATE if old is None else Operation.UPDATE,
         now=terms.now,
@@ -238,9 +181,16 @@ def _violations(
         root=shape.root,
         user=terms.user,
     )
-    for violation in evaluate(request, terms.policy).violations:
+    inquiry = Inquiry(request, terms.policy)
+    if terms.user is None or terms.authorizer is None:
+        return inquiry.verdict(NO_FACTS)
+    return inquiry.verdict(terms.authorizer.facts(terms.user, inquiry.questions()))
+
+
+def _violations(manifest: Manifest, verdict: Verdict) -> Iterator[Finding]:
+    for violation in verdict.violations:
         error = violation.error
-        yield _finding(
+        yield finding_at(
             manifest,
             violation.rule,
             error.message,

@@ -8,6 +8,7 @@ from typing import Any
 from cli.documents import Document, Unreadable, read_documents
 from cli.findings import ObjectName
 from cli.places import Place, locate
+from cli.sources import STANDARD_INPUT, Source
 from cli.yaml_values import Problem
 from rules.decode import SHAPES, Shape
 
@@ -56,6 +57,19 @@ class Manifest:
     def shape(self) -> Shape | None:
         """What is judged in an object of this kind; None for kinds without rules."""
         return SHAPES.get((*self.group_version, _text(self.value, "kind")))
+
+
+def read_parts(source: Source) -> Iterator[Manifest | Unreadable]:
+    """Every object in the file that ``source`` names, and what cannot be read of it, in order."""
+    try:
+        data = source.read()
+    except OSError as error:
+        yield Unreadable(1, f"could not be read: {error.strerror}")
+        return
+    if source.path == STANDARD_INPUT and not data.strip():
+        yield Unreadable(1, "is empty; did the command before the pipe fail?")
+        return
+    yield from read_manifests(source.name, data)
 
 
 def read_manifests(name: str, data: bytes) -> Iterator[Manifest | Unreadable]:

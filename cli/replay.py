@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import zip_longest
 from pathlib import Path
@@ -21,16 +21,22 @@ from cli.options import (
     policy_options,
 )
 from cli.progress import track
+from cli.rbac.authorizer import Authorizer
+from cli.rbac.options import rbac_options
+from cli.rbac.reading import RbacManifests
 from cli.recordings import Line, differences, read_answer, read_lines, read_review
-from cli.sources import STANDARD_INPUT
+from cli.sources import STANDARD_INPUT, find_sources
+from cli.unanswered import RBAC, USER, left_out
 from rules.decode import DecodeError
-from rules.evaluate import ADMITTED, Policy, evaluate
+from rules.evaluate import ADMITTED, Inquiry, Policy
+from rules.facts import NO_FACTS
 from webhook.review import decode, printable, respond
 
 _EPILOG: Final = """\b
 Examples:
   usher replay recording.jsonl > answers.jsonl
   usher replay recording.jsonl --diff answers.jsonl
+  usher replay --rbac rbac/ recording.jsonl
   usher replay --guards off --now 2026-07-01T12:00:00Z - < recording.jsonl
 
 A line that cannot be answered gets the line {"file": FILE, "line": NUMBER, "error": TEXT} in its
@@ -44,6 +50,7 @@ Exit codes: 0 answered (denials included), 1 a denial with --fail-on-deny or a d
 @click.command(name="replay", context_settings=CONTEXT_SETTINGS, epilog=_EPILOG)
 @click.argument("files", nargs=-1, metavar="[FILE|-]...")
 @now_option
+@rbac_options
 @guards_option
 @policy_options
 @click.option(
@@ -61,27 +68,35 @@ def command(ctx: click.Context, /, **flags: Any) -> None:
 
     Each line of a FILE is an AdmissionReview, or {"now": TIME, "review": AdmissionReview} to judge
     it at its own time; --now is for those that have none. Prints one AdmissionReview for each, in
-    order.
+    order. Guards that ask a cluster are left out and named, unless --rbac answers them.
     """
     if not flags["files"]:
         raise click.UsageError("name a FILE, or '-' for standard input", ctx)
+    if (*flags["files"], *flags["rbac"]).count(STANDARD_INPUT) > 1:
+        raise click.UsageError("'-' can be named once: put the others into a file")
     policy = policy_from(
         flags["enforce"],
         audit_only=flags["audit_only"],
         response_budget=flags["response_budget"],
+        controllers=flags["controllers"],
+        break_glass=flags["break_glass"],
         guards=flags["guards"],
     )
+    authorizer = _read_rbac(flags["rbac"], flags["namespace"]) if flags["rbac"] else None
     now = flags["now"] or datetime.now(UTC)  # noqa: TID251 - the rim: read once
     lines: Iterable[Line] = _lines(flags["files"])
     if not sys.stdout.isatty():  # else the answers themselves show the progress
         lines = track(lines, "Replaying")
     tally = _Tally()
-    answers = (_answer(line, policy, now, tally) for line in lines)
+    answers = (_answer(line, policy, authorizer, now, tally) for line in lines)
     if flags["diff"] is None:
         for answer in answers:
             _print(orjson.dumps(answer.content))
     else:
         _compare(answers, Path(flags["diff"]), tally)
+    if tally.unanswered:
+        given = [USER] if authorizer is None else [USER, RBAC]
+        click.echo(left_out(tally.unanswered, given), err=True)
     click.echo(tally.summary, err=True)
     ctx.exit(tally.exit_code(fail_on_deny=flags["fail_on_deny"]))
 
@@ -96,6 +111,8 @@ class _Tally:
     """Lines that are no request, or no recorded answer."""
     different: int | None = None
     """Answers that are not as recorded; None where nothing is compared."""
+    unanswered: set[str] = field(default_factory=set)
+    """The guards that were left out of some answer."""
 
     @property
     def summary(self) -> str:
@@ -112,6 +129,20 @@ class _Tally:
         if self.bad:
             return BAD_INPUT
         return VIOLATIONS if self.different or (fail_on_deny and self.denied) else CLEAN
+
+
+def _read_rbac(paths: Iterable[str], namespace: str) -> Authorizer:
+    """Who knows what users may do. Raises InputError with all that is wrong with the manifests."""
+    manifests = RbacManifests(find_sources(paths), namespace)
+    flaws = [
+        f"{file.name}:{finding.line}:{finding.column}: {finding.text}"
+        for file in manifests.reports
+        for document in file.documents
+        for finding in document.findings
+    ]
+    if flaws:
+        raise InputError("\n".join(("the manifests of --rbac must be sound", *flaws)))
+    return manifests.authorizer
 
 
 class _Answer(NamedTuple):
@@ -134,16 +165,25 @@ def _lines(paths: Iterable[str]) -> Iterator[Line]:
             raise InputError(f"{path}: {error.strerror}") from None
 
 
-def _answer(line: Line, policy: Policy, now: datetime, tally: _Tally) -> _Answer:
+def _answer(
+    line: Line, policy: Policy, authorizer: Authorizer | None, now: datetime, tally: _Tally
+) -> _Answer:
     try:
         raw, instant = read_review(line, now)
         review = decode(raw, instant)
     except DecodeError as error:
         _complain(line, error, tally)
         return _Answer(line, {"file": line.file, "line": line.number, "error": str(error)})
-    verdict = evaluate(review.request, policy) if review.request is not None else ADMITTED
+    verdict = ADMITTED
+    if review.request is not None:
+        inquiry = Inquiry(review.request, policy)
+        facts = NO_FACTS
+        if authorizer is not None:
+            facts = authorizer.facts(review.user, inquiry.questions())
+        verdict = inquiry.verdict(facts)
     tally.answered += 1
     tally.denied += not verdict.allowed
+    tally.unanswered.update(verdict.unanswered)
     return _Answer(line, respond(review, verdict))
 
 

@@ -1,6 +1,5 @@
 """``usher validate``: judge manifests offline, before they reach a cluster."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -8,8 +7,8 @@ import click
 
 from cli.documents import Unreadable
 from cli.findings import FileReport, Report
-from cli.judging import Terms, judge, report_unreadable, report_unsound
-from cli.manifests import Manifest, read_manifests
+from cli.judging import Terms, judge, report_unsound
+from cli.manifests import Manifest, read_parts
 from cli.options import (
     CONTEXT_SETTINGS,
     common_options,
@@ -21,8 +20,13 @@ from cli.options import (
 )
 from cli.output import FORMATS
 from cli.progress import track
+from cli.rbac.authorizer import Authorizer, with_implied_groups
+from cli.rbac.options import rbac_options
+from cli.rbac.reading import RbacManifests
+from cli.reporting import report_unreadable
 from cli.sources import STANDARD_INPUT, Source, find_sources
 from cli.stored import Stored, StoredObjects
+from cli.unanswered import RBAC, USER, left_out
 from rules.decode import SHAPES
 from rules.request import STATUS, Operation, User
 
@@ -31,6 +35,8 @@ Examples:
   usher validate manifests/
   kubectl get evictions -A -o yaml | usher validate -
   usher validate --old stored.yaml --subresource status changed.yaml
+  usher validate --as system:serviceaccount:db:operator --rbac rbac/ \\
+      --old stored.yaml --subresource status changed.yaml
   usher validate -o sarif manifests/ > usher.sarif
 
 Exit codes: 0 clean, 1 violations, 2 bad usage or input, 3 internal failure.
@@ -66,9 +72,7 @@ Exit codes: 0 clean, 1 violations, 2 bad usage or input, 3 internal failure.
     "user",
     envvar="USHER_AS",
     metavar="USER",
-    default="",
-    show_default=False,
-    help="Who writes: the user of the request.",
+    help="Who writes: the user of the request. Without it nobody is asked what they may do.",
 )
 @click.option(
     "--as-group",
@@ -76,8 +80,10 @@ Exit codes: 0 clean, 1 violations, 2 bad usage or input, 3 internal failure.
     envvar="USHER_AS_GROUP",
     multiple=True,
     metavar="GROUP",
-    help="A group of that user. May be repeated.",
+    help="A group of that user, beside those that its name implies: system:authenticated, and "
+    "the groups of a service account. May be repeated.",
 )
+@rbac_options
 @now_option
 @click.option(
     "--mode",
@@ -112,27 +118,17 @@ def command(ctx: click.Context, /, **flags: Any) -> None:
     if not sources:
         raise click.UsageError("name a FILE or a DIR, or '-' for standard input", ctx)
     _check_change(flags, sources)
+    _check_user(flags)
     report = Report(now=flags["now"] or datetime.now(UTC))  # noqa: TID251 - the rim: read once
-    stored = _read_stored(flags["old"], report)
-    terms = Terms(
-        now=report.now,
-        policy=policy_from(
-            flags["enforce"],
-            audit_only=flags["audit_only"],
-            response_budget=flags["response_budget"],
-            guards=flags["guards"],
-        ),
-        operation=flags["operation"],
-        subresource=flags["subresource"] or "",
-        user=User(flags["user"], flags["groups"]),
-        mode=flags["mode"],
-        strict=flags["strict"],
-        stored=stored,
-    )
+    terms = _terms(flags, report, _read_stored(flags["old"], report), sources)
     only_one = len(sources) == 1
     for source in track(sources, "Judging"):
         report.files.append(_judge_file(source, terms, only_one=only_one))
     _write(report, flags)
+    if report.unanswered:
+        given = {USER: terms.user, RBAC: terms.authorizer}
+        lacking = left_out(report.unanswered, [flag for flag, it in given.items() if it])
+        click.echo(lacking, err=True)
     ctx.exit(report.exit_code(fail_on_warnings=flags["fail_on_warnings"]))
 
 
@@ -144,8 +140,63 @@ def _check_change(flags: dict[str, Any], sources: list[Source]) -> None:
         raise click.UsageError(f"{flag} judges a change: name the stored objects with --old FILE")
     if old is not None and operation == Operation.CREATE:
         raise click.UsageError("--operation CREATE compares with nothing: leave out --old")
-    if old == STANDARD_INPUT and any(source.path == STANDARD_INPUT for source in sources):
-        raise click.UsageError("'-' can be named once: put the stored objects into a file")
+    inputs = [old, *flags["rbac"], *(source.path for source in sources)]
+    if inputs.count(STANDARD_INPUT) > 1:
+        raise click.UsageError("'-' can be named once: put the others into a file")
+
+
+def _check_user(flags: dict[str, Any]) -> None:
+    """Refuse what says something of a user and does not say of whom."""
+    if not flags["user"]:
+        for name, flag in (("groups", "--as-group"), ("rbac", "--rbac")):
+            if flags[name]:
+                raise click.UsageError(f"{flag} is about a user: name one with --as USER")
+
+
+def _user(flags: dict[str, Any]) -> User | None:
+    if not flags["user"]:
+        return None
+    return with_implied_groups(User(flags["user"], flags["groups"]))
+
+
+def _terms(
+    flags: dict[str, Any], report: Report, stored: StoredObjects, judged: list[Source]
+) -> Terms:
+    user = _user(flags)
+    return Terms(
+        now=report.now,
+        policy=policy_from(
+            flags["enforce"],
+            audit_only=flags["audit_only"],
+            response_budget=flags["response_budget"],
+            controllers=flags["controllers"],
+            break_glass=flags["break_glass"],
+            guards=flags["guards"],
+        ),
+        operation=flags["operation"],
+        subresource=flags["subresource"] or "",
+        user=user,
+        authorizer=_read_rbac(flags, user, judged, report),
+        namespace=flags["namespace"],
+        mode=flags["mode"],
+        strict=flags["strict"],
+        stored=stored,
+    )
+
+
+def _read_rbac(
+    flags: dict[str, Any], user: User | None, judged: list[Source], report: Report
+) -> Authorizer | None:
+    """Who knows what ``user`` may do, if the manifests are sound; else the report says why not."""
+    if user is None or not flags["rbac"]:
+        return None
+    manifests = RbacManifests(
+        find_sources(flags["rbac"]), flags["namespace"], [source.path for source in judged]
+    )
+    report.files += manifests.reports
+    for line in manifests.dangling(user):
+        click.echo(line, err=True)
+    return None if manifests.reports else manifests.authorizer
 
 
 def _read_stored(old: str | None, report: Report) -> StoredObjects:
@@ -153,7 +204,7 @@ def _read_stored(old: str | None, report: Report) -> StoredObjects:
     objects: list[Stored] = []
     for source in find_sources([old]) if old is not None else ():
         documents = []
-        for part in _read(source):
+        for part in read_parts(source):
             if isinstance(part, Unreadable):
                 documents.append(report_unreadable(part))
             elif part.shape is not None:
@@ -167,7 +218,7 @@ def _read_stored(old: str | None, report: Report) -> StoredObjects:
 
 
 def _judge_file(source: Source, terms: Terms, *, only_one: bool) -> FileReport:
-    parts = list(_read(source))
+    parts = list(read_parts(source))
     judged = [part for part in parts if isinstance(part, Manifest) and part.shape is not None]
     alone = only_one and len(judged) == 1
     return FileReport(
@@ -179,18 +230,6 @@ def _judge_file(source: Source, terms: Terms, *, only_one: bool) -> FileReport:
             for part in parts
         ),
     )
-
-
-def _read(source: Source) -> Iterator[Manifest | Unreadable]:
-    try:
-        data = source.read()
-    except OSError as error:
-        yield Unreadable(1, f"could not be read: {error.strerror}")
-        return
-    if source.path == STANDARD_INPUT and not data.strip():
-        yield Unreadable(1, "is empty; did the command before the pipe fail?")
-        return
-    yield from read_manifests(source.name, data)
 
 
 def _write(report: Report, flags: dict[str, Any]) -> None:

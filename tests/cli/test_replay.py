@@ -74,7 +74,7 @@ def test_answers_are_reviews_in_order(usher: Usher) -> None:
     assert [(r["uid"], r["allowed"]) for r in responses] == [("a", True), ("b", False), ("c", True)]
     (cause,) = responses[1]["status"]["details"]["causes"]
     assert (cause["reason"], cause["field"]) == ("FieldValueNotSupported", "spec.intent")
-    assert run.stderr == "3 answered, 1 of them denied\n"
+    assert run.stderr.splitlines()[-1] == "3 answered, 1 of them denied"
 
 
 def test_denials_can_fail(usher: Usher) -> None:
@@ -148,7 +148,7 @@ def test_a_bad_line_is_told_about_and_the_others_are_answered(
     usher: Usher, line: str, message: str
 ) -> None:
     stdin = f"{_lines(_request('a'))}\n{line}\n{_lines(_request('b'))}"
-    run = usher("replay", "-", stdin=stdin)
+    run = usher("replay", "--guards", "off", "-", stdin=stdin)
     assert run.exit_code == 2
     first, bad, last = _answers(run)
     assert (first["response"]["uid"], last["response"]["uid"]) == ("a", "b")
@@ -169,12 +169,102 @@ def test_a_bad_line_is_told_about_and_the_others_are_answered(
         (["."], ".: Is a directory"),
         (["-", "--diff", "missing.jsonl"], "missing.jsonl"),
         (["-", "--guards", "maybe"], "'on', 'off'"),
+        (["-", "--rbac", "missing"], "missing: no such file or directory"),
+        (["-", "--rbac", "-"], "'-' can be named once"),
     ],
 )
 def test_bad_usage(usher: Usher, arguments: list[str], message: str) -> None:
     run = usher("replay", *arguments)
     assert run.exit_code == 2
     assert message in run.stderr
+
+
+# --- guards -------------------------------------------------------------------------------------
+
+
+def _completion(user: str, *groups: str) -> dict[str, Any]:
+    review = _condition_with(NOW)
+    review["request"] |= {"namespace": "shop", "userInfo": {"username": user, "groups": groups}}
+    return {"now": NOW, "review": review}
+
+
+def _causes(answer: dict[str, Any]) -> list[str]:
+    status = answer["response"].get("status", {"details": {"causes": []}})
+    return [cause["field"] for cause in status["details"]["causes"]]
+
+
+def test_guards_that_nobody_answers_are_named_once(usher: Usher) -> None:
+    requests = _lines(_request("a"), _request("b"), _completion("jane"))
+    run = usher("replay", "-", stdin=requests)
+    assert all(answer["response"]["allowed"] for answer in _answers(run))
+    assert run.stderr == (
+        "guards left out: responder-identity, requester-identity, eviction-right (for want of "
+        "--rbac FILE); target-exists (for want of a cluster)\n"
+        "3 answered, 0 of them denied\n"
+    )
+    unanswered = [answer["response"]["auditAnnotations"]["unanswered"] for answer in _answers(run)]
+    assert unanswered[2] == "responder-identity"
+    assert usher("replay", "--guards", "off", "-", stdin=requests).stderr == (
+        "3 answered, 0 of them denied\n"
+    )
+
+
+def test_the_user_of_a_review_is_judged(usher: Usher) -> None:
+    forged = _completion("jane")
+    status = forged["review"]["request"]["object"]["status"]
+    status["conditions"] = [
+        {
+            "type": "Failed",
+            "status": "True",
+            "reason": "x",
+            "message": "",
+            "lastTransitionTime": NOW,
+        }
+    ]
+    (answer,) = _answers(usher("replay", "-", stdin=_lines(forged)))
+    assert "status.conditions" in _causes(answer)
+    (answer,) = _answers(usher("replay", "--controllers", "jane", "-", stdin=_lines(forged)))
+    assert "status.conditions" not in _causes(answer)
+
+
+RBAC: Final = """\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: responder}
+rules:
+- {apiGroups: [lifecycle.k8s.io], resources: [evictionresponders], verbs: [respond]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: responder}
+subjects: [{kind: User, name: jane}, {kind: Group, name: db}]
+roleRef: {kind: Role, name: responder}
+"""
+
+
+def test_rbac_answers_for_every_user_of_a_recording(usher: Usher) -> None:
+    Path("rbac.yaml").write_text(RBAC)
+    requests = _lines(
+        _completion("jane"),
+        _completion("joe"),
+        _completion("joe", "db"),
+        _completion("joe", "system:masters"),
+    )
+    run = usher("replay", "--rbac", "rbac.yaml", "-n", "shop", "-", stdin=requests)
+    assert [answer["response"]["allowed"] for answer in _answers(run)] == [True, False, True, True]
+    assert run.stderr == "4 answered, 1 of them denied\n"
+    elsewhere = usher("replay", "--rbac", "rbac.yaml", "-", stdin=requests)
+    assert [_causes(answer) for answer in _answers(elsewhere)] == [["status.responders[0]"]] * 3 + [
+        []
+    ]
+
+
+def test_broken_rbac_is_bad_input(usher: Usher) -> None:
+    Path("rbac.yaml").write_text(RBAC.replace("verbs: [respond]", "verbs: []"))
+    run = usher("replay", "--rbac", "rbac.yaml", "-", stdin=_lines(_request()))
+    assert run.exit_code == 2
+    assert "rbac.yaml:5:68: rules[0].verbs: must have at least one verb" in run.stderr
+    assert run.stdout == ""
 
 
 # --- comparison ---------------------------------------------------------------------------------
