@@ -18,10 +18,10 @@ __all__ = ["cluster", "controller", "usher"]
 def registration(
     cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Registration]:
-    """A webhook of its own, which judges the namespaces of these tests."""
+    """A webhook of its own, which judges the namespaces of these tests and asks the cluster."""
     folder = tmp_path_factory.mktemp("usher")
     with (
-        running_usher(folder) as running,
+        running_usher(folder, "--kubeconfig", str(cluster.plane.kubeconfig())) as running,
         registered(cluster, "examples", running.authority, running.port) as registration,
     ):
         yield registration

@@ -85,12 +85,16 @@ class Database(Users):
 class Responder:
     """One running responder."""
 
-    def __init__(self, database: Database, drain: str, *flags: str, name: str = NAME) -> None:
+    def __init__(
+        self, database: Database, drain: str, *flags: str, name: str = NAME, rights: str = ""
+    ) -> None:
+        """``rights``: for which responder the account has the rights; by default for this one."""
         log = database.folder / f"{uuid.uuid4()}.log"
         self._process = ChildProcess("the example responder", log)
+        kubeconfig = database.kubeconfig(rights or name)
         command = [
             *(sys.executable, str(PROGRAM), "--name", name, "--drain", drain),
-            *("--namespace", database.namespace, "--kubeconfig", str(database.kubeconfig(name))),
+            *("--namespace", database.namespace, "--kubeconfig", str(kubeconfig)),
             *flags,
         ]
         self._process.start(command, os.environ)
@@ -117,11 +121,9 @@ class Responder:
 
 
 @contextmanager
-def responding(
-    database: Database, drain: str, *flags: str, name: str = NAME
-) -> Iterator[Responder]:
+def responding(database: Database, drain: str, *flags: str, **more: str) -> Iterator[Responder]:
     """A responder that is killed at the end, and has not ended by itself."""
-    responder = Responder(database, drain, *flags, name=name)
+    responder = Responder(database, drain, *flags, **more)
     try:
         yield responder
         assert responder.end() is None

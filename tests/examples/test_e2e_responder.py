@@ -8,6 +8,7 @@ from tests.e2e.api import APPLY, Object
 from tests.e2e.times import ago
 from tests.e2e.waiting import eventually
 from tests.examples.responding import NAME, Database, Responder, documents, responding
+from tests.examples.shell import page
 
 pytestmark = pytest.mark.e2e
 
@@ -187,3 +188,12 @@ def test_a_report_about_what_has_changed_is_a_conflict(database: Database) -> No
     answer = database.cluster.api("PATCH", path, report, content_type=APPLY)
     assert answer.code == 409, answer.body
     assert "message" not in database.entry(EVICTION)
+
+
+def test_who_may_not_respond_is_refused(database: Database) -> None:
+    database.request(database.create_pod("db-0", NAME), "drain")
+    with responding(database, "true", rights=SECOND) as responder:
+        refusal = f"may not respond as '{NAME}' in namespace '{database.namespace}'"
+        eventually(lambda: responder.says(refusal), "the report is refused")
+        assert set(database.entry(EVICTION)) == {"name", "startTime"}
+    assert refusal.replace(database.namespace, "db") in page("responders.md")
