@@ -45,6 +45,7 @@ _GROUPS: Final = {
     "Pod": ("", "v1"),
     "Deployment": ("apps", "v1"),
     "ResponderPolicy": (POLICY_GROUP, POLICY_VERSION),
+    "ClusterResponderPolicy": (POLICY_GROUP, POLICY_VERSION),
 }
 
 

@@ -162,7 +162,7 @@ def main() -> int:
     arguments = parser.parse_args()
     seeds = range(arguments.seed, arguments.seed + arguments.requests)
     ports = free_port(), free_port()
-    flags = ("--log-level", "warning", "--drain-seconds", "0")
+    flags = ("--log-level", "warning", "--drain-seconds", "0", "--offline")
     with (
         tempfile.TemporaryDirectory() as folder,
         served(Path(folder), *flags, ports=ports) as program,
