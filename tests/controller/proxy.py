@@ -28,8 +28,8 @@ class Seen(NamedTuple):
 
     @property
     def is_write(self) -> bool:
-        """Whether it changes anything but the lease."""
-        return self.method != "GET" and "/leases" not in self.path
+        """Whether it changes anything that matters: neither the lease nor an Event."""
+        return self.method != "GET" and not {"leases", "events"} & set(self.path.split("/"))
 
 
 Judge = Callable[[Seen], bool]

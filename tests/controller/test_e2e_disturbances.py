@@ -10,10 +10,11 @@ from typing import Final
 import prometheus_client
 import pytest
 
-from cluster import client as cluster_module
+from cluster import client as client_module
 from cluster.client import Cluster as Client
 from cluster.key import Key
 from cluster.resources import PODS
+from controller.app import AGENT
 from controller.informer import Informer
 from controller.store import Change, Store
 from controller.view import read_pod
@@ -71,6 +72,42 @@ def everything_was_done_once(users: Users, *names: str) -> None:
     assert set(users.evictions_called(201)) == set(names)
     for eviction in users.list("evictions"):
         assert states(eviction) == {EVICTOR: "Completed"}
+
+
+# --- too slow for the deadline -----------------------------------------------------------------
+
+
+def test_an_overdue_eviction(
+    users: Users, cluster: Cluster, flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    with running(cluster, tmp_path, *flags, "--eviction-deadline", "3") as program:
+        program.wait_for_lead()
+        pod = users.create_pod("db-0", RESPONDER)
+        users.request(pod, "drain")
+        users.wait_for_reason("evictionrequests", "drain", "DeadlineExceeded")
+        ended = users.wait_for_reason("evictions", "pod-1-db-0", "DeadlineExceeded")
+        assert states(ended) == {RESPONDER: "Interrupted", EVICTOR: "Inactive"}
+        # The request flips: it asks anew, and is answered once more.
+        users.withdraw("drain")
+        users.patch(users.path("evictionrequests", "drain"), {"spec": {"intent": "Eviction"}})
+        users.wait_for_reason("evictions", "pod-2-db-0", "DeadlineExceeded")
+        users.delete("pods", "db-0")
+        users.wait_for_reason("evictionrequests", "drain", "PodDeleted")
+        assert len(users.list("evictions")) == 3
+        eventually(
+            lambda: events(users) >= {"ResponderActive", "EvictionFailed", "ResponderInterrupted"},
+            "Events about the pod",
+        )
+
+
+def events(users: Users) -> set[str]:
+    """The reasons of all Events about pods that the controller has written."""
+    return {
+        event["reason"]
+        for event in users.list("events")
+        if event["involvedObject"]["kind"] == "Pod"
+        and event["source"].get("component") == "usher-controller"
+    }
 
 
 # --- slow ---------------------------------------------------------------------------------------
@@ -203,7 +240,7 @@ async def test_a_watch_that_is_open_and_silent(
     users: Users, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # API servers send a bookmark about once a minute; nobody waits for that here.
-    monkeypatch.setattr(cluster_module, "_WATCH_SILENCE_SECONDS", 2.0)
+    monkeypatch.setattr(client_module, "_WATCH_SILENCE_SECONDS", 2.0)
     failed = prometheus_client.Counter(
         "failures", "", ("resource", "kind"), registry=prometheus_client.CollectorRegistry()
     )
@@ -213,7 +250,7 @@ async def test_a_watch_that_is_open_and_silent(
         if change.new and change.new.key == key:
             told.set()
 
-    async with Client(proxy.kubeconfig(tmp_path)) as client:
+    async with Client(proxy.kubeconfig(tmp_path), AGENT) as client:
         informer = Informer(client, PODS, read_pod, Store(), note, failed)
         task = asyncio.create_task(informer.run())
         async with asyncio.timeout(120):
