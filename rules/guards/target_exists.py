@@ -25,7 +25,8 @@ Example:
 
 from collections.abc import Iterator
 
-from rules.api import EvictionRequest
+from rules import formats
+from rules.api import EvictionRequest, PodReference
 from rules.facts import LivePod, PodLookup, Question
 from rules.field import FieldError, Path, invalid
 from rules.rule import Context, Enforcement, Rule
@@ -34,12 +35,12 @@ _FIELD = Path("spec.target.pod")
 
 
 def _asks(new: EvictionRequest, *, old: None, context: Context) -> Iterator[Question]:
-    if new.spec.target.pod is not None:
-        yield PodLookup(context.namespace, new.spec.target.pod.name)
+    if (pod := _named(new)) is not None:
+        yield PodLookup(context.namespace, pod.name)
 
 
 def _check(new: EvictionRequest, *, old: None, context: Context) -> Iterator[FieldError]:
-    if (pod := new.spec.target.pod) is None:
+    if (pod := _named(new)) is None:
         return
     live = context.facts.pod(PodLookup(context.namespace, pod.name))
     if live is None:
@@ -50,6 +51,12 @@ def _check(new: EvictionRequest, *, old: None, context: Context) -> Iterator[Fie
         yield invalid(_FIELD.child("uid"), pod.uid, detail)
     elif obstacle := _obstacle(live):
         yield invalid(_FIELD.child("name"), pod.name, f"should be a pod that {obstacle}")
+
+
+def _named(new: EvictionRequest) -> PodReference | None:
+    """The pod that the request names; None where ``long-names`` refuses the name anyway."""
+    pod = new.spec.target.pod
+    return pod if pod is not None and formats.is_long_name(pod.name) else None
 
 
 def _obstacle(live: LivePod) -> str:
