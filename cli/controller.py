@@ -141,12 +141,21 @@ def _settings(
     terms = Terms(*map(flags.pop, ("lease_duration", "renew_deadline", "retry_period")))
     if not terms.retry < terms.renew < terms.duration:
         raise InputError("must be --retry-period < --renew-deadline < --lease-duration")
-    spans = map(flags.pop, ("damping", "request_ttl", "orphan_ttl", "eviction_deadline"))
+
+    def span(name: str) -> timedelta:
+        return timedelta(seconds=flags.pop(name))
+
+    extras = Extras(
+        damping=span("damping"),
+        request_ttl=span("request_ttl"),
+        orphan_ttl=span("orphan_ttl"),
+        deadline=span("eviction_deadline"),
+    )
     return Settings(
         identity=f"{socket.gethostname()}_{uuid.uuid4()}",
         lease=Key(lease_namespace or _own_namespace(), lease_name) if leader_elect else None,
         terms=terms,
-        extras=Extras(*(timedelta(seconds=seconds) for seconds in spans)),
+        extras=extras,
         **flags,
     )
 
