@@ -7,10 +7,9 @@ are part of its value. A patch that did not apply would refuse the request, even
 to be ignored.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
-
-import orjson
 
 Document: TypeAlias = Mapping[str, Any]
 """An object of JSON, without nulls, as :func:`rules.decode.load` returns it."""
@@ -43,4 +42,12 @@ def _escaped(name: str) -> str:
 
 def render(steps: Sequence[Step]) -> bytes:
     """``steps`` as a JSON Patch document."""
-    return orjson.dumps([{"op": "add", "path": path, "value": value} for path, value in steps])
+    return as_text([{"op": "add", "path": path, "value": value} for path, value in steps]).encode()
+
+
+def as_text(value: Any) -> str:
+    """``value`` as JSON.
+
+    Whatever :func:`rules.decode.load` reads; orjson does not write integers below -(2**63).
+    """
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

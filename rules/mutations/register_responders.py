@@ -17,14 +17,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import orjson
-
 from rules.api import MAX_POD_RESPONDERS, MIRROR_ANNOTATION, RESPONDERS_ANNOTATION, Pod
 from rules.decode import load
 from rules.facts import CLUSTER_POLICIES, NATIVE_RESPONDERS, NamespaceLabels, Policies, Question
 from rules.field import Path
 from rules.mutation import Change, Mode, Mutation, Setting
-from rules.patch import Document
+from rules.patch import Document, as_text
 from rules.pod.declaration import declarations
 from rules.policies import AnyPolicy, ClusterResponderPolicy, selects
 from rules.request import Operation
@@ -68,7 +66,7 @@ def _amend(new: Pod, document: Document, *, old: None, setting: Setting) -> Chan
         note += f"; no room for {', '.join(entry['name'] for _, entry in left_out)}"
     if own.in_field or _is_native(setting):
         return Change(_FIELD, responders, f"{'.'.join(_FIELD)}: {note}")
-    return Change(_ANNOTATION, _as_text(responders), f"{RESPONDERS_ANNOTATION}: {note}")
+    return Change(_ANNOTATION, as_text(responders), f"{RESPONDERS_ANNOTATION}: {note}")
 
 
 def _is_eligible(pod: Pod) -> bool:
@@ -119,10 +117,6 @@ def _is_native(setting: Setting) -> bool:
     if setting.mode == Mode.AUTO:
         return setting.facts.has(NATIVE_RESPONDERS)
     return setting.mode == Mode.NATIVE
-
-
-def _as_text(responders: list[Any]) -> str:
-    return orjson.dumps(responders).decode()
 
 
 MUTATION: Mutation[Pod] = Mutation(

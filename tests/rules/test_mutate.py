@@ -269,6 +269,16 @@ def test_the_pod_s_own_entries_win(how: MutationPolicy) -> None:
     assert found == [*own, DRAIN_ENTRY]
 
 
+@pytest.mark.parametrize("how", [NATIVE, CRD])
+def test_what_few_can_write_is_kept(how: MutationPolicy) -> None:
+    own = [{"name": DRAIN[0], "priority": 5000, "x": [-(2**64) + 1, 2**64 - 1, 1e300, "\x7f😀"]}]
+    text = {"metadata.annotations": {ANNOTATION: json.dumps(own)}}
+    for where in (text, {"spec.evictionResponders": own}):
+        pod = revised_pod(change(POD, where), facts(policy("a", FAILOVER)), how)
+        found = entries(pod) or json.loads(pod["metadata"]["annotations"][ANNOTATION])
+        assert found == [*own, FAILOVER_ENTRY]
+
+
 def test_a_pod_that_has_them_all_stays_as_it_is() -> None:
     own = change(POD, {"spec.evictionResponders": [{"name": FAILOVER[0], "priority": 1000}]})
     assert revised_pod(own, facts(policy("a", FAILOVER))) == own
