@@ -65,6 +65,7 @@ def main() -> None:
     console.print(_table(runs))
     console.print("writes: to the API server, for each eviction")
     console.print("growth: seconds for each eviction, in relation to the smallest number")
+    console.print("load: of the whole machine at the end; compare runs of about the same")
     console.print(f"written to {OUTPUT}")
 
 
@@ -94,6 +95,7 @@ def measure(contender: Contender, size: int) -> Figures:
             "seconds": (last - began).total_seconds(),
             "writes": len(writes) / size,
             **usage,
+            "load": os.getloadavg()[0],
             "kinds": dict(Counter(map(_kind, writes))),
         }
 
@@ -166,7 +168,9 @@ def _kind(event: Object) -> str:
 
 
 def _table(runs: Sequence[Figures]) -> Table:
-    table = Table("evictions", "controller", "seconds", "writes", "peak MB", "CPU s", "growth")
+    table = Table(
+        "evictions", "controller", "seconds", "writes", "peak MB", "CPU s", "growth", "load"
+    )
     first = {run["controller"]: run for run in reversed(runs)}
     for run in runs:
         smallest = first[run["controller"]]
@@ -178,12 +182,13 @@ def _table(runs: Sequence[Figures]) -> Table:
             f"{run['megabytes']:.0f}",
             f"{run['processor']:.1f}",
             f"{pace / least:.2f}",
+            f"{run['load']:.1f}",
         )
     return table
 
 
 def _machine() -> Figures:
-    return {"cores": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()}
+    return {"cores": os.cpu_count(), "python": platform.python_version()}
 
 
 if __name__ == "__main__":
