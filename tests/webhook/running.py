@@ -165,7 +165,9 @@ def running(
     )
     certificate, board = ServingCertificate(settings), Board(1)
     sockets, health = listen(settings.bind, 0)[0], listen(settings.health_bind, 0)[0]
-    server = Server(settings, policy, certificate, board, clock=clock, connect=lambda: nullcontext(cluster))
+    server = Server(
+        settings, policy, certificate, board, clock=clock, connect=lambda: nullcontext(cluster)
+    )
     told: list[Callable[[], None]] = []
     begun = threading.Event()
 
