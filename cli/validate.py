@@ -196,7 +196,7 @@ def _read_rbac(
     report.files += manifests.reports
     for line in manifests.dangling(user):
         click.echo(line, err=True)
-    return None if manifests.reports else manifests.authorizer
+    return manifests.authorizer if manifests.is_sound else None
 
 
 def _read_stored(old: str | None, report: Report) -> StoredObjects:

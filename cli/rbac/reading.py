@@ -26,6 +26,7 @@ from cli.suggestions import nearest
 from rules.decode import DecodeError, decode_model
 from rules.field import Path
 from rules.request import User
+from webhook.review import printable
 
 _Key: TypeAlias = tuple[str, str, str]
 
@@ -52,8 +53,10 @@ class RbacManifests:
         self._namespace = namespace
         self._told = told
         self._entries: dict[_Key, _Entry] = {}
+        self.is_sound = True
+        """Whether these are all the objects of the files."""
         self.reports: Final = tuple(self._read(sources))
-        """The files in which something is wrong."""
+        """The files in which something is wrong that nobody else tells."""
         self.authorizer: Final = Authorizer(entry.object for entry in self._entries.values())
 
     def dangling(self, user: User) -> Iterator[str]:
@@ -74,8 +77,10 @@ class RbacManifests:
     def _read_file(self, source: Source) -> Iterator[DocumentReport | None]:
         for part in read_parts(source):
             if isinstance(part, Unreadable):
+                self.is_sound = False
                 yield report_unreadable(part) if source.path not in self._told else None
             elif part.group_version[0] == GROUP and (found := list(self._add(part, source.name))):
+                self.is_sound = False
                 yield report_on(part, found)
 
     def _add(self, manifest: Manifest, file: str) -> Iterator[Finding]:
@@ -126,6 +131,6 @@ def _misnamed(manifest: Manifest) -> Finding:
 def _missing(manifest: Manifest, binding: Binding) -> str:
     place, reference = manifest.locate("roleRef"), binding.role_ref
     return (
-        f"{place.line}:{place.column}: {reference.kind} '{reference.name}' is not among the "
-        f"manifests of --rbac: here this binding grants nothing"
+        f"{place.line}:{place.column}: {reference.kind} '{printable(reference.name)}' is not among "
+        "the manifests of --rbac: here this binding grants nothing"
     )

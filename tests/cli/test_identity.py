@@ -323,7 +323,9 @@ def test_a_binding_without_its_role_is_told_to_its_subjects(usher: Usher) -> Non
         "rbac.yaml:13:1: ClusterRole 'Failover' is not among the manifests of --rbac: here this "
         "binding grants nothing\n"
     )
-    assert "Failover" not in _heartbeat(usher, "--as", "jane", "--rbac", rbac).stderr
+    _write(Path(rbac).read_text().replace("Failover", r'"\e[31mx"'), rbac)
+    assert r"ClusterRole '\x1b[31mx'" in _heartbeat(usher, "--as", OPERATOR, "--rbac", rbac).stderr
+    assert "ClusterRole" not in _heartbeat(usher, "--as", "jane", "--rbac", rbac).stderr
 
 
 # --- broken manifests ---------------------------------------------------------------------------
@@ -367,9 +369,12 @@ def test_an_unreadable_file(usher: Usher) -> None:
 def test_what_is_judged_anyway_is_told_once(usher: Usher) -> None:
     _write(RBAC, "all/rbac.yaml")
     _write("a: [\n", "all/broken.yaml")
+    _write(REQUEST, "all/request.yaml")
     run = usher("validate", "-o", "json", "--as", "jane", "--rbac", "all", "all")
     assert run.exit_code == 2
+    # Nobody is refused by half of the roles.
     assert [file for _, file, *_ in _found(run)] == ["all/broken.yaml"]
+    assert "requester-identity, eviction-right (for want of --rbac FILE)" in _left_out(run)[0]
 
 
 @pytest.mark.parametrize(
