@@ -26,6 +26,8 @@ from cli.options import (
 )
 from cluster.clock import now
 from rules.catalog import GUARDS
+from rules.mutate import MUTATIONS
+from rules.mutation import Mode
 from webhook import logs
 from webhook.facts import Connect
 from webhook.handler import PATH
@@ -127,9 +129,18 @@ def _size(_: click.Context, __: click.Parameter, value: str) -> int:
 )
 @click.option(
     "--mode",
-    type=click.Choice(["crd", "native", "auto"]),
-    default="auto",
-    help="Where the cluster has the API from. The verdicts are the same; the log names it.",
+    type=click.Choice([mode.value for mode in Mode]),
+    default=Mode.AUTO.value,
+    help="Where the cluster has the API from, and so where pods list responders: in their spec "
+    "(native) or in an annotation (crd). Auto asks the cluster. The verdicts are the same.",
+)
+@click.option(
+    "--mutations",
+    multiple=True,
+    type=click.Choice(list(MUTATIONS)),
+    default=tuple(MUTATIONS),
+    metavar="MUTATION",
+    help="What /mutate may do. May be repeated.",
 )
 @click.option(
     "--kubeconfig",
@@ -148,6 +159,7 @@ def command(  # noqa: PLR0913 - one for each option
     *,
     self_signed: bool,
     mode: str,
+    mutations: tuple[str, ...],
     kubeconfig: Path | None,
     offline: bool,
     enforce: tuple[str, ...],
@@ -159,7 +171,7 @@ def command(  # noqa: PLR0913 - one for each option
     log_level: str,
     **flags: Any,
 ) -> None:
-    """Run the admission webhook: HTTPS, path /validate.
+    """Run the admission webhook: HTTPS, paths /validate and /mutate.
 
     /livez, /readyz and /metrics are served over plain HTTP on a port of their own. SIGTERM and
     SIGINT let it go down without losing calls.
@@ -181,7 +193,7 @@ def command(  # noqa: PLR0913 - one for each option
                 )
             folder = stack.enter_context(_throwaway())
             flags.update(tls_cert=folder / "tls.crt", tls_key=folder / "tls.key")
-        settings = _settings(**flags)
+        settings = _settings(mode=Mode(mode), mutations=frozenset(mutations), **flags)
 
         def bound(port: int) -> None:
             if self_signed:
@@ -198,12 +210,13 @@ def command(  # noqa: PLR0913 - one for each option
 def _connect(kubeconfig: Path | None, mode: str, *, offline: bool) -> Connect:
     is_alone = kubeconfig is None and _IN_POD not in os.environ
     if offline or is_alone:
-        left_out = [name for name, rule in GUARDS.items() if rule.asks]
+        left_out = [name for name, guard in GUARDS.items() if guard.asks]
+        left_out += [name for name, mutation in MUTATIONS.items() if mutation.asks]
         hint = "" if offline else "there is no cluster around; name one with --kubeconfig"
         log = _log.info if offline else _log.warning
-        log("cluster", mode=mode, offline=True, guards_off=left_out, hint=hint)
+        log("cluster", mode=mode, offline=True, off=left_out, hint=hint)
         return nullcontext
-    _log.info("cluster", mode=mode, offline=False, guards_off=[])
+    _log.info("cluster", mode=mode, offline=False, off=[])
     # The client takes half a second and 38 MB, for nothing where there is no cluster.
     from cluster.client import ConfigurationError  # noqa: PLC0415
     from webhook.cluster import connected  # noqa: PLC0415

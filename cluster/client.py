@@ -173,14 +173,19 @@ class Cluster:
 
     # --- reading --------------------------------------------------------------------------------
 
-    async def pages(self, resource: Resource, namespace: str = "") -> AsyncGenerator[Page, None]:
-        """All objects, of one namespace or of all, page by page; Gone if that takes minutes."""
+    async def pages(
+        self, resource: Resource, namespace: str = "", selector: str = ""
+    ) -> AsyncGenerator[Page, None]:
+        """Objects of one namespace or of all, page by page; Gone if that takes minutes.
+
+        ``selector``: only those whose labels fit, as ``kubectl get -l`` has it.
+        """
+        call = _Call("list", resource, namespace)
         more = ""
         while True:
-            query = {"limit": str(PAGE)} | ({"continue": more} if more else {})
-            answer = await self._send(
-                "GET", _Call("list", resource, namespace), resource.path(namespace), query
-            )
+            query = {"limit": str(PAGE), "labelSelector": selector, "continue": more}
+            given = {name: value for name, value in query.items() if value}
+            answer = await self._send("GET", call, resource.path(namespace), given)
             metadata = answer.get("metadata") or {}
             yield Page(answer.get("items") or [], metadata.get("resourceVersion", ""))
             more = metadata.get("continue", "")

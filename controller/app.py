@@ -24,6 +24,7 @@ from controller.loop import Loop, is_over
 from controller.metrics import Board, Metrics
 from controller.planning.extras import Extras
 from controller.planning.occurrences import Level
+from controller.policies import PolicyKeeper
 from controller.queue import WorkQueue
 from controller.rival import Rival
 from controller.routing import Item, Router
@@ -175,6 +176,7 @@ class Controller:
         tasks = [
             asyncio.create_task(self._loop.run(self._settings.workers)),
             asyncio.create_task(self._lead.hold()),
+            asyncio.create_task(PolicyKeeper(self._cluster).run()),
         ]
         if self._rival is not None:
             tasks.append(asyncio.create_task(self._rival.appear()))

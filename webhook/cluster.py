@@ -8,17 +8,12 @@ from typing import Any, Final
 from cluster.client import Cluster, Document
 from cluster.failures import Missing
 from cluster.key import Key
-from cluster.resources import PODS, Resource
-from rules.api import GROUP, VERSION
+from cluster.resources import API_SERVICES, CLUSTER_POLICIES, NAMESPACES, PODS, POLICIES, Resource
+from rules.api import GROUP, MIRROR_ANNOTATION, VERSION
 from rules.facts import LivePod, Permission, PodLookup
-from rules.policies import POLICY_GROUP, POLICY_VERSION
 from rules.request import User
 
 _REVIEWS: Final = Resource("authorization.k8s.io", "v1", "subjectaccessreviews")
-_NAMESPACES: Final = Resource("", "v1", "namespaces")
-_API_SERVICES: Final = Resource("apiregistration.k8s.io", "v1", "apiservices")
-_POLICIES: Final = Resource(POLICY_GROUP, POLICY_VERSION, "responderpolicies")
-_CLUSTER_POLICIES: Final = Resource(POLICY_GROUP, POLICY_VERSION, "clusterresponderpolicies")
 _MANAGED: Final = "kube-aggregator.kubernetes.io/automanaged"
 _BUILT_IN: Final = "onstart"
 """What that label says of an API that the API server brings; "true" of one by definitions
@@ -26,9 +21,6 @@ _BUILT_IN: Final = "onstart"
 _REVIEW: Final = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
 _TERMINAL: Final = ("Succeeded", "Failed")
 """Phases that a pod does not leave (core/v1 types.go, ``PodPhase``)."""
-_MIRROR: Final = "kubernetes.io/config.mirror"
-"""The annotation by which a kubelet marks what it made from a file (core/v1,
-``MirrorPodAnnotationKey``)."""
 
 
 class ClusterFacts:
@@ -68,7 +60,7 @@ class ClusterFacts:
 
     async def list_policies(self, namespace: str) -> list[Document]:
         """List them all; a cluster that does not know the kind has none."""
-        resource = _POLICIES if namespace else _CLUSTER_POLICIES
+        resource = POLICIES if namespace else CLUSTER_POLICIES
         try:
             pages = self._cluster.pages(resource, namespace)
             return [policy async for page in pages for policy in page.items]
@@ -78,7 +70,7 @@ class ClusterFacts:
     async def find_labels(self, namespace: str) -> Mapping[str, str]:
         """Get the namespace; one that has just been deleted has no labels."""
         try:
-            document = await self._cluster.get(_NAMESPACES, Key("", namespace))
+            document = await self._cluster.get(NAMESPACES, Key("", namespace))
         except Missing:
             return {}
         labels: Mapping[str, str] = document["metadata"].get("labels", {})
@@ -87,7 +79,7 @@ class ClusterFacts:
     async def has_native_responders(self) -> bool:
         """Ask who serves the API: pods have the field where the API server itself does."""
         try:
-            service = await self._cluster.get(_API_SERVICES, Key("", f"{VERSION}.{GROUP}"))
+            service = await self._cluster.get(API_SERVICES, Key("", f"{VERSION}.{GROUP}"))
         except Missing:
             return False
         managed: str = service["metadata"].get("labels", {}).get(_MANAGED, "")
@@ -102,7 +94,7 @@ def live_pod(pod: Mapping[str, Any]) -> LivePod:
         uid=metadata["uid"],
         is_terminal=pod.get("status", {}).get("phase") in _TERMINAL,
         is_grouped=spec.get("schedulingGroup") is not None,
-        is_mirror=_MIRROR in metadata.get("annotations", {}),
+        is_mirror=MIRROR_ANNOTATION in metadata.get("annotations", {}),
         is_daemon=any(each.get("controller") and each["kind"] == "DaemonSet" for each in owners),
     )
 
