@@ -117,6 +117,7 @@ class Inquiry:
         self._policy = policy
         self._user = request.user or User()
         self._checks: tuple[tuple[Rule[Any], Check[Any]], ...] = ()
+        self._asked: dict[str, tuple[Question, ...]] = {}
         going = request.operation == Operation.DELETE
         new, old = request.old_object if going else request.object, request.old_object
         slot = _slot(request)
@@ -124,27 +125,36 @@ class Inquiry:
             return
         self._new, self._old = new, old
         self._checks = _CHECKS[type(new), slot]
-        self._context = _context(new, old, request, policy)
+        self._context = context = _context(new, old, request, policy)
+        for rule, _ in self._checks:
+            if rule.asks is not None:
+                self._asked[rule.name] = tuple(rule.asks(new, old=old, context=context))
 
     def questions(self) -> dict[Question, bool]:
         """What the guards ask, and whether one of them would deny the request by the answer."""
         asked: dict[Question, bool] = {}
-        for rule, _ in self._checks:
-            if rule.asks is None or (enforcement := self._enforced(rule)) == Enforcement.OFF:
+        for name, questions in self._asked.items():
+            enforcement = self._enforced(catalog.RULES[name]) if questions else Enforcement.OFF
+            if enforcement == Enforcement.OFF:
                 continue
-            for question in rule.asks(self._new, old=self._old, context=self._context):
-                if question == WHO:
-                    continue  # the request itself says it, or nobody does
-                asked[question] = asked.get(question, False) or enforcement == Enforcement.DENY
+            for question in questions:
+                if question != WHO:  # the request itself says who, or nobody does
+                    must = enforcement == Enforcement.DENY
+                    asked[question] = asked.get(question, False) or must
         return asked
 
     def verdict(self, facts: Facts = NO_FACTS) -> Verdict:
         """Judge the request by ``facts``."""
-        unanswered: list[str] = []
-        found = tuple(islice(self._violations(facts, unanswered), MAX_VIOLATIONS))
-        return Verdict(found, tuple(unanswered)) if found or unanswered else ADMITTED
+        left_out = {name for name, asked in self._asked.items() if not self._knows(asked, facts)}
+        found = tuple(islice(self._violations(facts, left_out), MAX_VIOLATIONS))
+        unanswered = tuple(
+            name
+            for name in self._asked
+            if name in left_out and self._enforced(catalog.RULES[name]) != Enforcement.OFF
+        )
+        return Verdict(found, unanswered) if found or unanswered else ADMITTED
 
-    def _violations(self, facts: Facts, unanswered: list[str]) -> Iterator[Violation]:
+    def _violations(self, facts: Facts, left_out: AbstractSet[str]) -> Iterator[Violation]:
         if not self._checks:
             return
         new, old, context = self._new, self._old, self._context._replace(facts=facts)
@@ -152,21 +162,17 @@ class Inquiry:
             rule = catalog.RULES[limit.rule]
             yield Violation(rule.name, limit.error, self._enforced(rule), rule.outcome)
         for rule, check in self._checks:
-            if not self._knows_enough(rule, facts):
-                if self._enforced(rule) != Enforcement.OFF:
-                    unanswered.append(rule.name)
+            if rule.name in left_out:
                 continue
             for error in check(new, old=old, context=context):
                 enforcement = self._enforced(rule)
                 if enforcement != Enforcement.OFF:
                     yield Violation(rule.name, error, enforcement, rule.outcome)
 
-    def _knows_enough(self, rule: Rule[Any], facts: Facts) -> bool:
-        if rule.asks is None:
-            return True
+    def _knows(self, questions: Iterable[Question], facts: Facts) -> bool:
         return all(
             question in facts.answers or (question == WHO and self._request.user is not None)
-            for question in rule.asks(self._new, old=self._old, context=self._context)
+            for question in questions
         )
 
     def _enforced(self, rule: Rule[Any]) -> Enforcement:
@@ -202,9 +208,9 @@ def _context(new: Judged, old: Judged | None, request: Request, policy: Policy) 
         caller=identify(user, policy.controllers),
         response_budget=policy.response_budget,
     )
-    if request.subresource == STATUS and isinstance(new, Eviction) and isinstance(old, Eviction):
-        return context.of_status(new.status, old.status)
-    return context
+    if request.subresource != STATUS or old is None or isinstance(new, Pod):
+        return context
+    return context.of_status(new.status, getattr(old, STATUS))
 
 
 def _walk_limits(new: Judged, old: Judged | None, request: Request) -> Iterator[Declared]:

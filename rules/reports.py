@@ -23,6 +23,8 @@ class Report(NamedTuple):
     """The stored entry; one with nothing set where there was none."""
     active: bool
     """Whether the responder is Active in this write."""
+    changed: bool
+    """Whether the write changes the entry, or makes it."""
     locked: bool
     """Whether the entry changes although its responder is not Active."""
 
@@ -63,5 +65,6 @@ def _read(
     position: int, report: ResponderStatus, stored: ResponderStatus | None, state: str | None
 ) -> Report:
     active = state == ResponderState.ACTIVE
-    locked = not active and stored is not None and report != stored
-    return Report(position, report, stored or _UNSET, active, locked)
+    changed = report != stored
+    locked = changed and not active and stored is not None
+    return Report(position, report, stored or _UNSET, active, changed, locked)

@@ -1,12 +1,13 @@
 """What a rule is: a name, a document, and the checks that it runs on each kind of write."""
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from rules.api import EvictionStatus
+from rules.api import EvictionStatus, Shape
 from rules.callers import Caller
 from rules.facts import NO_FACTS, Facts, Question
 from rules.field import FieldError, Path
@@ -53,6 +54,8 @@ class Context(NamedTuple):
     facts: Facts = NO_FACTS
     response_budget: int = DEFAULT_RESPONSE_BUDGET
     """How many silent responders a pod may make a drain wait for."""
+    changed: AbstractSet[str] = frozenset()
+    """The fields of the status that a status write changes, by attribute."""
     progress: Progress | None = None
     """A status write of an Eviction as a step of the state machine; None where it can't be read."""
     reports: Sequence[Report] = ()
@@ -60,12 +63,18 @@ class Context(NamedTuple):
     changeable_reports: Sequence[Report] = ()
     """Those whose content is to be judged: the ones that may change at all."""
 
-    def of_status(self, new: EvictionStatus, old: EvictionStatus) -> "Context":
-        """The same, with a status write of an Eviction read once for all rules."""
+    def of_status(self, new: Shape, old: Shape) -> "Context":
+        """The same, with a status write read once for all rules."""
+        values, stored = vars(new), vars(old)
+        changed = {name for name, value in values.items() if value != stored[name]}
+        if not isinstance(new, EvictionStatus) or not isinstance(old, EvictionStatus):
+            return self._replace(changed=changed)
         reports = read_reports(new, old)
-        changeable = [report for report in reports if not report.locked]
         return self._replace(
-            progress=progress(new, old), reports=reports, changeable_reports=changeable
+            changed=changed,
+            progress=progress(new, old),
+            reports=reports,
+            changeable_reports=[report for report in reports if not report.locked],
         )
 
 

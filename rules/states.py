@@ -178,6 +178,8 @@ def progress(new: EvictionStatus, old: EvictionStatus) -> Progress | None:
     refuse those, and judging states on top would only confuse.
     """
     targets, stored = new.target_responders, old.target_responders
+    if targets == stored:
+        targets = stored  # as in most writes: what is the same need not be read twice
     places = {responder.name: place for place, responder in enumerate(targets)}
     if len(places) != len(targets) or not 0 < len(targets) <= MAX_TARGET_RESPONDERS:
         return None

@@ -37,7 +37,8 @@ _NAMES: Final = {
 def _asks(
     new: Eviction | EvictionRequest, *, old: Eviction | EvictionRequest, context: Context
 ) -> Iterator[Question]:
-    yield from (WHO for _ in _changed(new, old))
+    if not context.changed.isdisjoint(_NAMES):
+        yield WHO
 
 
 def _check(
@@ -45,19 +46,14 @@ def _check(
 ) -> Iterator[FieldError]:
     if context.caller.is_superuser or context.caller.is_controller:
         return
-    for name in _changed(new, old):
+    for attribute, name in _NAMES.items():
+        if attribute not in context.changed:
+            continue
         yield forbidden(
             _FIELD.child(name),
             f"may be changed by controllers only, and '{context.user.name}' is none; if it "
             "should be, list it under 'controllers' in the configuration of usher serve",
         )
-
-
-def _changed(new: Eviction | EvictionRequest, old: Eviction | EvictionRequest) -> Iterator[str]:
-    values, stored = vars(new.status), vars(old.status)
-    for attribute, name in _NAMES.items():
-        if values.get(attribute) != stored.get(attribute):
-            yield name
 
 
 RULE: Rule[Eviction | EvictionRequest] = Rule(

@@ -17,7 +17,7 @@ _FIELD = Path("status.requesters")
 
 
 def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldError]:
-    if new.status.requesters == old.status.requesters:
+    if "requesters" not in context.changed:
         return
     kept = {requester.name for requester in new.status.requesters}
     dropped = [requester for requester in old.status.requesters if requester.name not in kept]

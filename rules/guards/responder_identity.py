@@ -62,7 +62,7 @@ def _foreign(context: Context) -> Iterator[Report]:
     if context.caller.is_superuser:
         return
     for report in context.reports:
-        if report.new is report.stored or report.new == report.stored:
+        if not report.changed:
             continue
         is_evictors_own = report.new.name == EVICTOR and context.caller.is_evictor
         if not (is_evictors_own or (context.caller.is_controller and _only_starts(report))):
