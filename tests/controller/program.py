@@ -18,11 +18,21 @@ from typing import Any, Final, Self
 import pytest
 
 from rules.api import API_VERSION, RESPONDERS_ANNOTATION
+from tests.controller.rights import (
+    CONTROLLER,
+    DRAINER,
+    RESPONDERS,
+    STRANGER,
+    grant_controller,
+    grant_users,
+)
 from tests.controlplane import Mode, NoToolchainError
 from tests.controlplane.availability import skip_or_fail
 from tests.controlplane.process import ChildProcess, ProcessError
 from tests.e2e.api import MERGE_PATCH, Answer, Object
 from tests.e2e.cluster import Cluster, running_cluster
+from tests.e2e.guarded import NAME, guarded
+from tests.e2e.usher import judged_by
 from tests.e2e.waiting import eventually
 
 _HOST: Final = "127.0.0.1"
@@ -40,14 +50,15 @@ _GROUPS: Final = {
 class Program:
     """One running controller."""
 
-    def __init__(
-        self, cluster: Cluster, folder: Path, *flags: str, identity: str = "admin"
-    ) -> None:
+    def __init__(self, cluster: Cluster, folder: Path, *flags: str, identity: str = "") -> None:
+        """Start it as ``identity``; by default as the account of its own, which gets its rights."""
+        if not identity:
+            grant_controller(cluster)
         folder.mkdir(parents=True, exist_ok=True)
         self._process = ChildProcess("usher controller", folder / f"{uuid.uuid4()}.log")
         command = [
             *(sys.executable, "-m", "cli.main", "controller", "--log-format", "json"),
-            *("--kubeconfig", str(cluster.plane.kubeconfig(identity))),
+            *("--kubeconfig", str(cluster.plane.kubeconfig(identity or CONTROLLER))),
             *("--health-bind", _HOST, "--health-port", "0", "--log-level", "debug"),
             *flags,
         ]
@@ -125,11 +136,15 @@ def running(cluster: Cluster, folder: Path, *flags: str, **more: Any) -> Iterato
 
 
 class Users:
-    """Everybody but the controller, in a namespace of their own."""
+    """Everybody but the controller, in a namespace of their own, which the webhook judges.
+
+    Requests are made as their requester, reports as their responder, all the rest as admin.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
+        grant_users(cluster)
         self.cluster = cluster
-        self.namespace = cluster.new_namespace()
+        self.namespace = cluster.new_namespace(judged_by(NAME))
 
     def path(self, resource: str, name: str = "", subresource: str = "") -> str:
         group = _GROUPS.get(resource, "v1")
@@ -138,7 +153,8 @@ class Users:
         return "/".join((prefix, *filter(None, parts)))
 
     def call(self, method: str, path: str, body: Any = None, **more: Any) -> Answer:
-        answer = self.cluster.api(method, path, body, **more)
+        identity = DRAINER if path.startswith(self.path("evictionrequests")) else "admin"
+        answer = self.cluster.api(method, path, body, **{"identity": identity, **more})
         assert answer.ok, answer.message
         return answer
 
@@ -165,7 +181,9 @@ class Users:
         pod: Object = self.call("POST", self.path("pods"), body).body
         return pod
 
-    def request(self, pod: Object, name: str, intent: str = "Eviction") -> Object:
+    def request(
+        self, pod: Object, name: str, intent: str = "Eviction", identity: str = DRAINER
+    ) -> Object:
         """An EvictionRequest for ``pod``."""
         target = {"pod": {"name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}}
         body = {
@@ -178,7 +196,8 @@ class Users:
                 "intent": intent,
             },
         }
-        created: Object = self.call("POST", self.path("evictionrequests"), body).body
+        path = self.path("evictionrequests")
+        created: Object = self.call("POST", path, body, identity=identity).body
         return created
 
     def patch(self, path: str, change: Object) -> Object:
@@ -245,7 +264,7 @@ class Users:
                 if entry["name"] == responder:
                     entry.update(changes)
             path = self.path("evictions", eviction, "status")
-            answer = self.cluster.api("PUT", path, document)
+            answer = self.cluster.api("PUT", path, document, identity=RESPONDERS[responder])
             assert answer.ok or answer.code == 409, answer.message
             return answer.ok
 
@@ -270,7 +289,7 @@ def present() -> str:
 
 @contextmanager
 def prepared(mode: Mode) -> Iterator[Cluster]:
-    """A cluster with an audit log, a node and Kubernetes' own controllers.
+    """A cluster with an audit log, a node, Kubernetes' own controllers, and guards that all deny.
 
     The tests are skipped where there can be none.
     """
@@ -278,7 +297,8 @@ def prepared(mode: Mode) -> Iterator[Cluster]:
         with running_cluster(mode, audit=True) as cluster:
             cluster.plane.start_controller_manager()
             cluster.plane.start_kubelet(NODE)
-            yield cluster
+            with guarded(cluster, cluster.plane.folder / "usher", CONTROLLER, STRANGER):
+                yield cluster
     except NoToolchainError as error:
         skip_or_fail(str(error))
 

@@ -21,6 +21,7 @@ from controller.view import read_pod
 from rules.api import EVICTOR
 from tests.controller.program import Program, Users, prepared, present, running, states
 from tests.controller.proxy import Proxy, Seen
+from tests.controller.rights import CONTROLLER
 from tests.controlplane import Mode
 from tests.e2e.cluster import Cluster
 from tests.e2e.waiting import eventually
@@ -47,7 +48,7 @@ def proxy(cluster: Cluster) -> Iterator[Proxy]:
 def flags(proxy: Proxy, tmp_path: Path, request: pytest.FixtureRequest) -> tuple[str, ...]:
     """By the proxy, with a lease of its own."""
     name = request.node.name.replace("_", "-")
-    return "--kubeconfig", str(proxy.kubeconfig(tmp_path)), "--lease-name", name
+    return "--kubeconfig", str(proxy.kubeconfig(tmp_path, CONTROLLER)), "--lease-name", name
 
 
 @pytest.fixture

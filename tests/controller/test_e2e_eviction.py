@@ -15,6 +15,7 @@ from tests.controller.program import (
     users,
 )
 from tests.e2e.api import Object
+from tests.e2e.guarded import ONCALL
 from tests.e2e.times import ago
 from tests.e2e.waiting import eventually
 
@@ -144,10 +145,11 @@ def test_pod_that_is_not_there(users: Users) -> None:
     pod = users.create_pod("web-0")
     users.delete("pods", "web-0")
     users.wait_until_gone("pods", "web-0")
-    users.request(pod, "drain")
+    # The guard `target-exists`, set to deny, keeps others from asking for it.
+    users.request(pod, "drain", identity=ONCALL)
     users.wait_for_reason("evictionrequests", "drain", "EvictionInvalid")
     users.create_pod("web-0")
-    users.request(pod, "namesake")
+    users.request(pod, "namesake", identity=ONCALL)
     users.wait_for_reason("evictionrequests", "namesake", "EvictionInvalid")
     assert users.list("evictions") == []
 

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 import pytest
 
@@ -17,6 +16,7 @@ from tests.controller.program import (
     running,
     states,
 )
+from tests.controller.rights import DELETE, PERMISSIONS, STRANGER
 from tests.controlplane import ControlPlane, Mode
 from tests.e2e.api import APPLY, Object
 from tests.e2e.cluster import Cluster
@@ -96,7 +96,7 @@ def _written(program: Program) -> int:
 
 def test_missing_permissions_are_named(cluster: Cluster, tmp_path: Path) -> None:
     flags = ("--lease-name", "rights")
-    with running(cluster, tmp_path, *flags, identity="controller") as program:
+    with running(cluster, tmp_path, *flags, identity=STRANGER) as program:
         wanted = "the permission to list pods of API group"
         eventually(lambda: wanted in program.ask("/readyz")[1], "the missing permission is named")
         _grant(cluster, PERMISSIONS)
@@ -109,7 +109,7 @@ def test_missing_permissions_are_named(cluster: Cluster, tmp_path: Path) -> None
         assert {line["event"].split("permission to ")[1].split(" ")[0] for line in denials} == {
             "list"
         }
-    with running(cluster, tmp_path, *flags, identity="controller") as program:
+    with running(cluster, tmp_path, *flags, identity=STRANGER) as program:
         _grant(cluster, [rule for rule in PERMISSIONS if rule["resources"] != ["pods/eviction"]])
         program.wait_for_lead()
         users = Users(cluster)
@@ -120,37 +120,8 @@ def test_missing_permissions_are_named(cluster: Cluster, tmp_path: Path) -> None
         )
 
 
-PERMISSIONS: Final[list[Object]] = [
-    {
-        "apiGroups": ["lifecycle.k8s.io"],
-        "resources": ["evictions", "evictionrequests"],
-        "verbs": ["list", "watch"],
-    },
-    {
-        "apiGroups": ["lifecycle.k8s.io"],
-        "resources": ["evictions", "evictions/status", "evictionrequests/status"],
-        "verbs": ["create", "patch"],
-    },
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
-    {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
-    {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
-    {
-        "apiGroups": ["coordination.k8s.io"],
-        "resources": ["leases"],
-        "verbs": ["get", "create", "update"],
-    },
-    {
-        "apiGroups": ["rbac.authorization.k8s.io"],
-        "resources": ["clusterroles"],
-        "resourceNames": ["system:controller:evictionrequest-controller"],
-        "verbs": ["get"],
-    },
-]
-"""All that the controller needs with its default flags; a TTL needs "delete" as well."""
-
-
 def _grant(cluster: Cluster, rules: list[Object]) -> None:
-    """Give the user ``controller`` these rights and no others."""
+    """Give the stranger these rights and no others."""
     group = "rbac.authorization.k8s.io"
     version = f"{group}/v1"
     role = {
@@ -164,7 +135,7 @@ def _grant(cluster: Cluster, rules: list[Object]) -> None:
         "kind": "ClusterRoleBinding",
         "metadata": {"name": "rights"},
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "rights"},
-        "subjects": [{"apiGroup": group, "kind": "User", "name": "controller"}],
+        "subjects": [{"apiGroup": group, "kind": "User", "name": STRANGER}],
     }
     for document in (role, binding):
         cluster.plane.kubectl("apply", "-f", "-", stdin=json.dumps(document), check=True)
@@ -226,7 +197,8 @@ def test_stands_down_for_the_clusters_own_controller(cluster: Cluster, tmp_path:
 def test_what_is_over_is_removed(cluster: Cluster, tmp_path: Path) -> None:
     users = Users(cluster)
     flags = ("--lease-name", "ttl", "--request-ttl", "1", "--orphan-ttl", "1")
-    with running(cluster, tmp_path, *flags) as program:
+    _grant(cluster, [*PERMISSIONS, DELETE])
+    with running(cluster, tmp_path, *flags, identity=STRANGER) as program:
         program.wait_for_lead()
         pod = users.create_pod("web-0")
         users.request(pod, "drain")

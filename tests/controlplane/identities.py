@@ -32,8 +32,11 @@ _ALL = (
     Identity("drainer"),
     Identity("viewer"),
     Identity("controller"),
+    Identity("oncall", groups=("oncall",)),
     _service_account("usher-system", "usher-controller"),
     Identity("system:kube-controller-manager"),
+    _service_account("kube-system", "evictionrequest-controller"),
+    _service_account("kube-system", "imperative-eviction-responder-controller"),
 )
 
 IDENTITIES: Mapping[str, Identity] = {identity.user: identity for identity in _ALL}

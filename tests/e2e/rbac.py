@@ -22,6 +22,17 @@ EDIT: Final[Object] = {
 EVICT: Final[Object] = {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}
 
 
+ASK: Final[list[Object]] = [
+    {
+        "apiGroups": ["authorization.k8s.io"],
+        "resources": ["subjectaccessreviews"],
+        "verbs": ["create"],
+    },
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+]
+"""All that a webhook needs for its guards."""
+
+
 def respond(*names: str) -> Object:
     """The permission to respond under ``names``."""
     return _named("evictionresponders", "respond", names)

@@ -26,21 +26,12 @@ CONTROLLER: Final = "controller"
 RESPONDER: Final = "responder-a"
 DRAINER: Final = "drainer"
 INTRUDER: Final = "responder-b"
-ASK: Final[list[Object]] = [
-    {
-        "apiGroups": ["authorization.k8s.io"],
-        "resources": ["subjectaccessreviews"],
-        "verbs": ["create"],
-    },
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
-]
-"""All that the webhook needs."""
 
 
 @pytest.fixture(scope="module")
 def guards(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registration]:
     """A webhook that asks this cluster."""
-    rbac.grant_everywhere(cluster, WEBHOOK_USER, *ASK)
+    rbac.grant_everywhere(cluster, WEBHOOK_USER, *rbac.ASK)
     kubeconfig = cluster.plane.kubeconfig(WEBHOOK_USER)
     flags = ("--kubeconfig", str(kubeconfig), "--controllers", CONTROLLER)
     with (
@@ -343,7 +334,7 @@ def test_kubectl_prints_who_what_and_the_way_out(scene: Scene) -> None:
 def test_audit_sees_all_and_stops_nobody(cluster: Cluster, tmp_path: Path) -> None:
     flags = ("--kubeconfig", str(cluster.plane.kubeconfig(WEBHOOK_USER)))
     audit = ("--enforce", "responder-identity=audit")
-    rbac.grant_everywhere(cluster, WEBHOOK_USER, *ASK)
+    rbac.grant_everywhere(cluster, WEBHOOK_USER, *rbac.ASK)
     with (
         running_usher(tmp_path, *flags, *audit) as usher,
         registered(cluster, "audit", usher.authority, usher.port) as registration,

@@ -131,6 +131,11 @@ def running_usher(folder: Path, *flags: str, authority: Authority | None = None)
         usher.stop()
 
 
+def judged_by(name: str) -> dict[str, str]:
+    """The labels of a namespace that the registration ``name`` is for."""
+    return {_LABEL: name}
+
+
 class Registration:
     """A ValidatingWebhookConfiguration for the namespaces that it makes, and for no others."""
 
@@ -153,7 +158,7 @@ class Registration:
 
     def new_namespace(self) -> str:
         """A namespace whose writes the webhook judges from now on."""
-        namespace = self._cluster.new_namespace({_LABEL: self._name})
+        namespace = self._cluster.new_namespace(judged_by(self._name))
         eventually(lambda: self.judges(namespace), f"the webhook judges {namespace}")
         return namespace
 
@@ -193,7 +198,7 @@ def _configuration(name: str, authority: Authority, port: int, failure_policy: s
         "clientConfig": {"url": f"https://localhost:{port}/validate", "caBundle": bundle},
         "failurePolicy": failure_policy,
         "matchPolicy": "Equivalent",
-        "namespaceSelector": {"matchLabels": {_LABEL: name}},
+        "namespaceSelector": {"matchLabels": judged_by(name)},
         "rules": _RULES,
         "sideEffects": "None",
         "timeoutSeconds": _TIMEOUT_SECONDS,

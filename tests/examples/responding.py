@@ -18,7 +18,6 @@ from tests.controlplane.kubeconfig import render_kubeconfig
 from tests.controlplane.process import ChildProcess, ProcessError
 from tests.e2e.api import Object
 from tests.e2e.cluster import Cluster
-from tests.e2e.usher import Registration
 
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 PROGRAM: Final = EXAMPLES / "responder.py"
@@ -37,9 +36,8 @@ def documents(manifest: str) -> list[Object]:
 class Database(Users):
     """A namespace whose writes the webhook judges."""
 
-    def __init__(self, cluster: Cluster, registration: Registration, folder: Path) -> None:
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
         super().__init__(cluster)
-        self.namespace = registration.new_namespace()
         self.folder = folder
 
     def apply(self, document: Object) -> None:

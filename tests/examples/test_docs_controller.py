@@ -13,7 +13,7 @@ from cli.main import usher as group
 from controller.metrics import Board, Metrics
 from controller.planning import occurrences
 from controller.view import View
-from tests.controller.test_e2e_failures import PERMISSIONS
+from tests.controller.rights import PERMISSIONS
 from tests.e2e.api import Object
 from tests.examples.shell import blocks, page, run_shell
 
