@@ -59,16 +59,25 @@ class Cluster:
         assert answer.ok, answer.message
         return name
 
-    def create(self, namespace: str, document: Object, query: str = "") -> Answer:
+    def create(
+        self, namespace: str, document: Object, query: str = "", *, identity: str = "admin"
+    ) -> Answer:
         """POST an object."""
-        return self.api("POST", f"{path_of(document, namespace)}{query}", document)
+        path = f"{path_of(document, namespace)}{query}"
+        return self.api("POST", path, document, identity=identity)
 
     def replace(
-        self, namespace: str, document: Object, subresource: str = "", query: str = ""
+        self,
+        namespace: str,
+        document: Object,
+        subresource: str = "",
+        query: str = "",
+        *,
+        identity: str = "admin",
     ) -> Answer:
         """PUT an object, or one of its subresources."""
         path = path_of(document, namespace, document["metadata"]["name"], subresource)
-        return self.api("PUT", f"{path}{query}", document)
+        return self.api("PUT", f"{path}{query}", document, identity=identity)
 
     def kubectl(
         self, namespace: str, *arguments: str, document: Object | None = None
