@@ -12,12 +12,13 @@ from cli.rbac.authorizer import Authorizer
 from cli.reporting import broken_at, finding_at, json_problems, report_on
 from cli.stored import NoSingleMatch, StoredObjects
 from cli.suggestions import nearest
-from rules.api import API_VERSION, GROUP, RESPONDERS_ANNOTATION, VERSION, EvictionResponder, Pod
+from rules.api import API_VERSION, GROUP, RESPONDERS_ANNOTATION, EvictionResponder, Pod
 from rules.decode import SHAPES, DecodeError, Shape, decode_object, load, unknown_fields
 from rules.evaluate import Inquiry, Policy, Verdict
 from rules.facts import NO_FACTS
 from rules.field import Path
 from rules.pod.declaration import annotation_path
+from rules.policies import POLICY_API_VERSION, POLICY_GROUP
 from rules.request import Operation, Request, User
 from rules.rule import Enforcement
 
@@ -26,6 +27,8 @@ _SEVERITIES: Final = {
     Enforcement.WARN: Severity.WARNING,
     Enforcement.AUDIT: Severity.NOTE,
 }
+_API_VERSIONS: Final = {GROUP: API_VERSION, POLICY_GROUP: POLICY_API_VERSION}
+"""The groups of which every kind has rules, and the only version that each of them has."""
 _NOTHING_STORED: Final = StoredObjects(())
 _NATIVE: Final = "spec.evictionResponders"
 
@@ -97,17 +100,17 @@ def _unsound(manifest: Manifest) -> Iterator[Finding]:
 
 def _misnamed(manifest: Manifest) -> Iterator[Finding]:
     """A finding about an object that was meant to have rules, by the look of it."""
-    (group, version), kind = manifest.group_version, manifest.name.kind
+    (group, _), kind = manifest.group_version, manifest.name.kind
     if not manifest.name.api_version:
         versions = [f"{g}/{v}".removeprefix("/") for g, v, k in SHAPES if k == kind]
         if versions:
             message = f"apiVersion must be set, for example to '{versions[0]}'"
             yield broken_at(manifest, checks.KNOWN_KIND, message)
-    elif group == GROUP and version != VERSION:
-        message = f"must be '{API_VERSION}', the only version there is"
+    elif manifest.name.api_version != (only := _API_VERSIONS.get(group, "")) and only:
+        message = f"must be '{only}', the only version there is"
         yield broken_at(manifest, checks.KNOWN_KIND, message, Path("apiVersion"))
-    elif group == GROUP:
-        kinds = [known for group, _, known in SHAPES if group == GROUP]
+    elif only:
+        kinds = [known for of, _, known in SHAPES if of == group]
         message = f"must be one of {', '.join(kinds)}; not '{kind}'{nearest(kind, kinds)}"
         yield broken_at(manifest, checks.KNOWN_KIND, message, Path("kind"))
 

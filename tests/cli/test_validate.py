@@ -284,6 +284,25 @@ def test_broken_input_ends_with_2_and_a_line(
     assert _found(run) == [("error", line, field, rule)]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "field", "hint"),
+    [
+        ("ResponderP", "ResponderrP", "kind", "did you mean 'ResponderPolicy'"),
+        ("v1alpha1", "v1", "apiVersion", "must be 'usher.dev/v1alpha1'"),
+        ("apiVersion: usher.dev/v1alpha1\n", "", "", "must be set"),
+    ],
+)
+def test_a_misspelt_policy_is_recognised(
+    usher: Usher, old: str, new: str, field: str, hint: str
+) -> None:
+    policy = "apiVersion: usher.dev/v1alpha1\nkind: ResponderPolicy\nmetadata: {name: db}\n"
+    run = usher("validate", "-o", "json", _write(policy.replace(old, new, 1)))
+    assert run.exit_code == 2
+    ((severity, _, found, rule),) = _found(run)
+    assert (severity, found, rule) == ("error", field, "known-kind")
+    assert hint in run.stdout
+
+
 def test_a_misspelt_kind_is_recognised(usher: Usher) -> None:
     run = usher("validate", _write(REQUEST.replace("kind: EvictionR", "kind: EvictionRR")))
     assert "did you mean 'EvictionRequest'" in run.stdout
