@@ -1,8 +1,9 @@
-"""The rules reference: what each rule demands, read from its docstring and from the models.
+"""The rules reference: what each rule demands, and each mutation does.
 
-A docstring starts with the requirement; lines that start with ``Why:``, ``Source:``, ``Admitted:``,
-``Refused:`` and ``Example:`` begin sections, which go on until the next one. An example is YAML,
-indented, and shown as it stands.
+It is read from their docstrings, and from the models. A docstring starts with the requirement, or
+with what is changed; lines that start with ``Why:``, ``Source:``, ``Admitted:``, ``Refused:``,
+``Before:``, ``After:`` and ``Example:`` begin sections, which go on until the next one. An example
+is YAML, indented, and shown as it stands.
 """
 
 import dataclasses
@@ -22,10 +23,14 @@ from rules.catalog import EVICTION, EVICTION_REQUEST, POD, POLICY, RULES
 from rules.constraints import Constraint
 from rules.declared import fields_of, model_in
 from rules.field import Path
+from rules.mutate import MUTATIONS
+from rules.mutation import Mutation
 from rules.policies import ClusterResponderPolicy, ResponderPolicy
 from rules.rule import Rule
 
-_SECTION: Final = re.compile(r"^(Why|Source|Admitted|Refused|Example):[ ]*", re.MULTILINE)
+_SECTION: Final = re.compile(
+    r"^(Why|Source|Admitted|Refused|Before|After|Example):[ ]*", re.MULTILINE
+)
 _KINDS: Final[tuple[tuple[str, type[BaseModel], tuple[Rule[Any], ...]], ...]] = (
     ("EvictionRequest", EvictionRequest, EVICTION_REQUEST),
     ("Eviction", Eviction, EVICTION),
@@ -43,11 +48,11 @@ _SLOTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One rule, or check of the command line, as the reference shows it."""
+    """One rule, mutation, or check of the command line, as the reference shows it."""
 
     name: str
     requirement: str
-    """One sentence or two: what must hold."""
+    """One sentence or two: what must hold, or what is done."""
     details: str
     """What there is to say beyond it; may be ""."""
     why: str
@@ -56,11 +61,16 @@ class Entry:
     """An example that is admitted."""
     refused: str
     """An example that is refused."""
+    before: str
+    """An example of what a mutation changes, and"""
+    after: str
+    """what comes of it; only mutations have these."""
     example: str
     """A whole example: a refusal as comment, and YAML that avoids it; may be ""."""
     tier: str
-    """``built-in``, ``guard`` or ``check``."""
+    """``built-in``, ``guard``, ``mutation`` or ``check``."""
     enforcement: str
+    """"" for mutations, which refuse nothing."""
     applies: tuple[str, ...]
     """Kinds and operations."""
     fields: tuple[str, ...]
@@ -70,6 +80,8 @@ class Entry:
 TIERS: Final = {
     "built-in": "Built-in rules: Kubernetes' own, with the same verdicts. They always deny.",
     "guard": "Guards: Usher's own. The flag --enforce sets each to deny, warn, audit or off.",
+    "mutation": "Mutations: what /mutate changes in objects before they are judged. The flag --mutations "
+    "names those that act.",
     "check": "Checks of 'usher validate': what is wrong with a file before any rule is asked.",
 }
 """Every tier, and what the reference says of it."""
@@ -77,14 +89,15 @@ TIERS: Final = {
 
 @cache
 def entries() -> dict[str, Entry]:
-    """Every rule and check by its name, in the order of the reference."""
+    """Every rule, mutation and check by its name, in the order of the reference."""
     found = [_entry(rule, "guard" if rule.guard else "built-in") for rule in RULES.values()]
     found.sort(key=lambda entry: entry.tier == "guard")
+    found += [_entry(mutation, "mutation") for mutation in MUTATIONS.values()]
     found += [_entry(check, "check") for check in CHECKS.values()]
     return {entry.name: entry for entry in found}
 
 
-def _entry(rule: Rule[Any], tier: str) -> Entry:
+def _entry(rule: Rule[Any] | Mutation[Any], tier: str) -> Entry:
     # Text before, then name and text of each section in turns.
     parts = _SECTION.split(inspect.cleandoc(rule.doc))
     requirement, _, details = parts[0].strip().partition("\n\n")
@@ -100,10 +113,12 @@ def _entry(rule: Rule[Any], tier: str) -> Entry:
         source=sections.get("Source", ""),
         admitted=sections.get("Admitted", ""),
         refused=sections.get("Refused", ""),
+        before=sections.get("Before", ""),
+        after=sections.get("After", ""),
         example=example,
         tier=tier,
-        enforcement=rule.enforcement,
-        applies=tuple(_applies(rule, declared) if tier != "check" else ["files"]),
+        enforcement="" if isinstance(rule, Mutation) else rule.enforcement,
+        applies=tuple(_scope(rule, tier, declared)),
         fields=tuple(found.text for found in declared),
     )
 
@@ -150,6 +165,18 @@ def _limits(model: type[BaseModel], root: Path) -> Iterator[tuple[Path, Constrai
         if (inner := model_in(annotation)) is not None:
             is_list = get_origin(annotation) is tuple
             yield from _limits(inner, Path(f"{path}[]") if is_list else path)
+
+
+def _scope(
+    rule: Rule[Any] | Mutation[Any], tier: str, declared: list[_Declaration]
+) -> Iterator[str]:
+    if isinstance(rule, Mutation):
+        part = f" of {rule.subresource}" if rule.subresource else ""
+        yield f"{rule.kind.__name__}: {rule.operation}{part}"
+    elif tier == "check":
+        yield "files"
+    else:
+        yield from _applies(rule, declared)
 
 
 def _applies(rule: Rule[Any], declared: list[_Declaration]) -> Iterator[str]:

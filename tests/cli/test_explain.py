@@ -11,6 +11,7 @@ import yaml
 from cli.checks import CHECKS
 from cli.reference import entries
 from rules.catalog import GUARDS, RULES
+from rules.mutate import MUTATIONS
 from tests.cli.conftest import Usher
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
@@ -19,17 +20,17 @@ DOCS: Final = Path(__file__).parents[2] / "docs"
 def test_every_rule_and_check_is_listed_with_its_requirement(usher: Usher) -> None:
     run = usher("explain")
     assert run.exit_code == 0
-    for name in (*RULES, *CHECKS):
+    for name in (*RULES, *MUTATIONS, *CHECKS):
         assert f"\n  {name} " in run.stdout
         assert entries()[name].requirement in run.stdout
     assert "More about one of them: usher explain RULE" in run.stdout
 
 
 def test_no_id_is_used_twice() -> None:
-    assert not set(RULES) & set(CHECKS)
+    assert len(entries()) == len(RULES) + len(MUTATIONS) + len(CHECKS)
 
 
-@pytest.mark.parametrize("name", [*RULES, *CHECKS])
+@pytest.mark.parametrize("name", [*RULES, *MUTATIONS, *CHECKS])
 def test_every_rule_says_what_why_whence_and_where(usher: Usher, name: str) -> None:
     entry = entries()[name]
     assert entry.requirement.endswith(".") or "." in entry.requirement
@@ -45,8 +46,22 @@ def test_every_rule_says_what_why_whence_and_where(usher: Usher, name: str) -> N
 # A declared limit is explained by the fields that declare it instead.
 @pytest.mark.parametrize("name", [name for name, entry in entries().items() if not entry.fields])
 def test_behaviours_have_examples(name: str) -> None:
-    assert entries()[name].admitted
-    assert entries()[name].refused
+    entry = entries()[name]
+    changes, judges = (entry.before, entry.after), (entry.admitted, entry.refused)
+    wanted, others = (changes, judges) if name in MUTATIONS else (judges, changes)
+    assert all(wanted)
+    assert not any(others)
+
+
+def test_a_mutation_says_what_it_changes(usher: Usher) -> None:
+    lines = usher("explain", "fill-target-uid").stdout.splitlines()
+    assert "  Before: {target: {pod: {name: web-0}}}" in lines
+    assert "  Applies to: EvictionRequest: CREATE" in lines
+    assert not any("Enforcement:" in line for line in lines)
+    assert entries()["trim-requesters"].applies == ("Eviction: UPDATE of status",)
+    markdown = usher("explain", "fill-target-uid", "-o", "markdown").stdout
+    assert "\n## Mutations\n" in markdown
+    assert "- **Before:** `{target: {pod: {name: web-0}}}`\n- **After:** `" in markdown
 
 
 def test_guards_say_how_to_set_them(usher: Usher) -> None:
@@ -116,6 +131,8 @@ def test_json(usher: Usher) -> None:
         "source",
         "admitted",
         "refused",
+        "before",
+        "after",
         "example",
         "tier",
         "enforcement",
