@@ -80,8 +80,8 @@ class Entry:
 TIERS: Final = {
     "built-in": "Built-in rules: Kubernetes' own, with the same verdicts. They always deny.",
     "guard": "Guards: Usher's own. The flag --enforce sets each to deny, warn, audit or off.",
-    "mutation": "Mutations: what /mutate changes in objects before they are judged. The flag --mutations "
-    "names those that act.",
+    "mutation": "Mutations: what /mutate changes in objects before they are judged. The flag "
+    "--mutations names those that act.",
     "check": "Checks of 'usher validate': what is wrong with a file before any rule is asked.",
 }
 """Every tier, and what the reference says of it."""
