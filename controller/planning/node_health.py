@@ -1,0 +1,208 @@
+"""The pods of failed nodes get an EvictionRequest each; nodes that recover take them back.
+
+Source: Kubernetes' documentation of nodes, "Rate limits on eviction", with EvictionRequests in the
+place of deletions. See ADR 60.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from cluster.key import Key
+from controller.planning.budget import Budget, Waiting
+from controller.planning.node_pods import NodePod, OwnRequest, Pods
+from controller.planning.writes import EVICTION_REQUEST_KIND, EVICTION_REQUESTS, Write
+from controller.zones import DEFAULTS, ClusterStatus, Limits, Node, Zone, assess
+from rules.api import API_VERSION, Intent, PodReference
+
+REQUESTER: Final = "node-health.usher.dev/controller"
+"""As whom pods are asked to leave, unless configured otherwise."""
+_NAME_PREFIX: Final = "node-health-"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHealthSnapshot:
+    """Everything that a plan may depend on, besides the instant."""
+
+    nodes: Mapping[str, Node]
+    """Name → node."""
+    pods: Pods
+    requests: Mapping[str, OwnRequest] = field(default_factory=dict)
+    """UID of a pod → the EvictionRequest of our requester for it."""
+    budgets: Mapping[Zone, Budget] = field(default_factory=dict)
+    """What the plan before this one has left, or a leader before."""
+
+
+class Turn(NamedTuple):
+    """A node whose pods are asked to leave now."""
+
+    node: Node
+    pods: tuple[NodePod, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHealthPlan:
+    """What to do about failed and recovered nodes now."""
+
+    status: ClusterStatus
+    turns: tuple[Turn, ...]
+    """At most one in each zone: EvictionRequests to create for the pods."""
+    withdrawals: tuple[OwnRequest, ...]
+    """Requests that nobody needs any more: the intent becomes Withdrawn."""
+    deletions: tuple[Key, ...]
+    """Requests that have come to their end."""
+    queues: Mapping[Zone, tuple[Waiting, ...]]
+    """The nodes of each zone that wait after this, in the order of their turns."""
+    budgets: Mapping[Zone, Budget]
+    """For the next plan; to be stored before :meth:`writes` are sent."""
+    requeue_after: timedelta | None
+    """When to plan again although nothing has changed; None: when something changes."""
+
+    def writes(self, requester: str = REQUESTER) -> Iterator[Write]:
+        """The documents to apply, one by one, because there may be one for each pod.
+
+        The names of new requests follow from the pods: writing one twice does no harm.
+        """
+        for request in self.withdrawals:
+            reference = PodReference(name=request.pod_name, uid=request.pod_uid)
+            yield _write(request.key, reference, requester, Intent.WITHDRAWN)
+        for turn in self.turns:
+            for pod in turn.pods:
+                reference = PodReference(name=pod.key.name, uid=pod.uid)
+                yield _write(request_key(pod), reference, requester, Intent.EVICTION)
+
+
+@dataclass(slots=True)
+class _Found:
+    """The nodes with due pods, and when the next pods become due."""
+
+    waiting: dict[Zone, list[Waiting]]
+    next_due: timedelta | None = None
+
+
+def plan_node_health(
+    snapshot: NodeHealthSnapshot,
+    now: datetime,
+    limits: Limits = DEFAULTS,
+) -> NodeHealthPlan:
+    """What to write at ``now``, what to remember, and when to look again.
+
+    Total and deterministic: no clock, no I/O, no exception.
+    """
+    status = assess(snapshot.nodes.values(), limits)
+    found = _find(snapshot, status, now)
+    turns, queues, budgets = [], {}, {}
+    for zone, zone_status in status.zones.items():
+        waiting = found.waiting[zone]
+        budget = snapshot.budgets.get(zone, Budget(now)).advanced(zone_status.rate, now)
+        budget = budget.remembering(waiting)
+        queue = budget.queue(waiting)
+        if queue and budget.allows:
+            node = snapshot.nodes[queue.pop(0).node]
+            turns.append(Turn(node, _due_pods(node, snapshot, now)))
+            budget = budget.spent(node.name)
+        queues[zone], budgets[zone] = tuple(queue), budget
+    withdrawals, deletions = _endings(snapshot, status)
+    return NodeHealthPlan(
+        status,
+        tuple(turns),
+        withdrawals,
+        deletions,
+        queues,
+        budgets,
+        _requeue(found, queues, budgets),
+    )
+
+
+def request_key(pod: NodePod) -> Key:
+    """The name of the EvictionRequest for ``pod``: one for each UID, and short enough for any."""
+    return Key(pod.key.namespace, f"{_NAME_PREFIX}{pod.uid}")
+
+
+def _find(snapshot: NodeHealthSnapshot, status: ClusterStatus, now: datetime) -> _Found:
+    found = _Found({zone: [] for zone in status.zones})
+    for node in snapshot.nodes.values():
+        if not node.is_healthy and node.since is not None:
+            _look_at(node, node.since, snapshot, now, found)
+    return found
+
+
+def _look_at(
+    node: Node, since: datetime, snapshot: NodeHealthSnapshot, now: datetime, found: _Found
+) -> None:
+    """Add an unhealthy node to what is ``found``. Called for each of thousands, with all its pods.
+
+    A request of ours, whatever it wants, stands for its pod: a withdrawn one is deleted first.
+    """
+    elapsed, first = now - since, None
+    requests, health = snapshot.requests, node.health
+    for pod in snapshot.pods.by_node.get(node.name, ()):
+        grace = pod.grace(health)
+        if grace is None or pod.uid in requests:
+            continue
+        if grace > elapsed:
+            left = grace - elapsed
+            if found.next_due is None or left < found.next_due:
+                found.next_due = left
+        elif first is None or grace < first:
+            first = grace
+    if first is not None:
+        found.waiting[node.zone].append(Waiting(since + first, node.name))
+
+
+def _due_pods(node: Node, snapshot: NodeHealthSnapshot, now: datetime) -> tuple[NodePod, ...]:
+    pods = []
+    for pod in snapshot.pods.by_node.get(node.name, ()):
+        grace = pod.grace(node.health)
+        is_due = grace is not None and node.since is not None and now - node.since >= grace
+        if is_due and pod.uid not in snapshot.requests:
+            pods.append(pod)
+    return tuple(pods)
+
+
+def _endings(
+    snapshot: NodeHealthSnapshot, status: ClusterStatus
+) -> tuple[tuple[OwnRequest, ...], tuple[Key, ...]]:
+    """The requests to withdraw and those to delete."""
+    # A node that is gone is not healthy: its pods are lost, too.
+    healthy = {node.name for node in snapshot.nodes.values() if node.is_healthy}
+    pods, is_down = snapshot.pods.by_uid, status.is_down
+    withdrawals, deletions = [], []
+    for request in snapshot.requests.values():
+        pod = pods.get(request.pod_uid)
+        if request.is_deleted:
+            continue
+        if pod is None or request.is_evicted:
+            deletions.append(request.key)
+        elif not request.wants_eviction:
+            if request.is_seen:
+                deletions.append(request.key)
+        elif is_down or pod.node in healthy:
+            # One that failed for good was kept until now: else it would be made again and again.
+            if request.is_done:
+                deletions.append(request.key)
+            else:
+                withdrawals.append(request)
+    return tuple(withdrawals), tuple(deletions)
+
+
+def _requeue(
+    found: _Found, queues: Mapping[Zone, tuple[Waiting, ...]], budgets: Mapping[Zone, Budget]
+) -> timedelta | None:
+    waits = [budgets[zone].wait for zone, queue in queues.items() if queue]
+    return min((wait for wait in (*waits, found.next_due) if wait is not None), default=None)
+
+
+def _write(key: Key, pod: PodReference, requester: str, intent: Intent) -> Write:
+    document = {
+        "apiVersion": API_VERSION,
+        "kind": EVICTION_REQUEST_KIND,
+        "metadata": {"name": key.name, "namespace": key.namespace},
+        "spec": {
+            "target": {"pod": {"name": pod.name, "uid": pod.uid}},
+            "requester": requester,
+            "intent": str(intent),
+        },
+    }
+    return Write(EVICTION_REQUESTS, key, document)

@@ -1,0 +1,206 @@
+"""The pods of nodes: which of them may be asked to leave a failed node, and after how long.
+
+Source: ``core/v1 Toleration``, and Kubernetes' documentation of taints and tolerations.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from cluster.key import Key
+from controller.planning.request import is_done
+from controller.zones import NO_EXECUTE, Health
+from rules.api import (
+    MIRROR_ANNOTATION,
+    ConditionType,
+    EvictionRequest,
+    Int64,
+    Intent,
+    OwnerReference,
+    Shape,
+    Time,
+)
+from rules.states import is_true
+
+_LIST: Final = Field(strict=False)
+_EXISTS: Final = "Exists"
+_EQUAL: Final = frozenset({"", "Equal"})
+_FINAL_PHASES: Final = frozenset({"Failed", "Succeeded"})
+_DAEMON_SET: Final = "DaemonSet"
+_AT_ONCE: Final = timedelta()
+_LONGEST: Final = 100 * 365 * 24 * 3600
+"""Seconds; whoever tolerates longer tolerates for ever, and a timedelta would not hold it."""
+
+
+class Toleration(Shape):
+    """What a pod puts up with (``core/v1 Toleration``)."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: Int64 | None = None
+
+    def matches(self, taint: str) -> bool:
+        """Whether it tolerates the NoExecute taint of that key, which has no value."""
+        if self.effect not in ("", NO_EXECUTE) or self.key not in ("", taint):
+            return False
+        if self.operator == _EXISTS:
+            return True
+        return bool(self.key) and self.operator in _EQUAL and not self.value
+
+
+class PodMeta(Shape):
+    """The fields of a pod's metadata that count."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    deletion_timestamp: Time | None = None
+    annotations: dict[str, str] = Field(default_factory=dict)
+    owner_references: Annotated[tuple[OwnerReference, ...], _LIST] = ()
+
+
+class PodSpec(Shape):
+    """The fields of a pod's spec that count."""
+
+    node_name: str = ""
+    tolerations: Annotated[tuple[Toleration, ...], _LIST] = ()
+    scheduling_group: Any = None
+
+
+class PodStatus(Shape):
+    """The fields of a pod's status that count."""
+
+    phase: str = ""
+
+
+class PodObject(Shape):
+    """A pod, as the API serves it."""
+
+    metadata: PodMeta = PodMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+@dataclass(frozen=True, slots=True)
+class NodePod:
+    """What is to be known of a pod. Made once for each change, because a tick reads very many."""
+
+    key: Key
+    uid: str
+    node: str
+    not_ready: timedelta | None = _AT_ONCE
+    """For how long it stays on a node that is not ready; None: for ever."""
+    unreachable: timedelta | None = _AT_ONCE
+    """The same for a node that is unreachable."""
+
+    @classmethod
+    def of(cls, pod: PodObject) -> "NodePod":
+        """The pod that the API serves as ``pod``."""
+        stays = _stays(pod)
+        grace = {
+            health: None if stays else grace_for(pod.spec.tolerations, health.taint)
+            for health in (Health.NOT_READY, Health.UNREACHABLE)
+        }
+        return cls(
+            Key(pod.metadata.namespace, pod.metadata.name),
+            pod.metadata.uid,
+            pod.spec.node_name,
+            grace[Health.NOT_READY],
+            grace[Health.UNREACHABLE],
+        )
+
+    def grace(self, health: Health) -> timedelta | None:
+        """How long it stays on a node in that state; None: for ever."""
+        if health is Health.UNREACHABLE:
+            return self.unreachable
+        return self.not_ready if health is Health.NOT_READY else None
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """All pods, to be found by what plans ask for."""
+
+    by_uid: Mapping[str, NodePod]
+    by_node: Mapping[str, Iterable[NodePod]]
+
+    @classmethod
+    def of(cls, pods: Iterable[NodePod]) -> "Pods":
+        """The index of ``pods``."""
+        by_node = defaultdict(list)
+        by_uid = {}
+        for pod in pods:
+            by_uid[pod.uid] = pod
+            by_node[pod.node].append(pod)
+        return cls(by_uid, dict(by_node))
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRequest:
+    """What is to be known of an EvictionRequest that is ours."""
+
+    key: Key
+    pod_uid: str
+    pod_name: str
+    wants_eviction: bool = True
+    is_seen: bool = False
+    """Whether the controller of requests has judged the spec as it is now."""
+    is_evicted: bool = False
+    """Whether it is done because nothing is left to be evicted."""
+    is_done: bool = False
+    """Whether nothing more will come of it."""
+    is_deleted: bool = False
+    """Whether it is only waiting for finalizers."""
+
+    @classmethod
+    def of(cls, request: EvictionRequest) -> "OwnRequest":
+        """The EvictionRequest ``request``, which has our requester."""
+        metadata, status, pod = request.metadata, request.status, request.spec.target.pod
+        is_over = is_done(request)
+        return cls(
+            Key(metadata.namespace, metadata.name),
+            pod.uid if pod is not None else "",
+            pod.name if pod is not None else "",
+            wants_eviction=request.spec.intent == Intent.EVICTION,
+            is_seen=status.observed_generation == metadata.generation,
+            is_evicted=is_over and is_true(status.conditions, ConditionType.TARGET_EVICTED),
+            is_done=is_over,
+            is_deleted=metadata.deletion_timestamp is not None,
+        )
+
+
+def grace_for(tolerations: Iterable[Toleration], taint: str) -> timedelta | None:
+    """How long a NoExecute taint of the key ``taint`` is tolerated; None: for ever.
+
+    The first toleration that matches decides.
+    """
+    for toleration in tolerations:
+        if toleration.matches(taint):
+            seconds = toleration.toleration_seconds
+            if seconds is None or seconds > _LONGEST:
+                return None
+            return timedelta(seconds=max(seconds, 0))
+    return _AT_ONCE
+
+
+def _stays(pod: PodObject) -> bool:
+    """Whether the pod is none that anybody needs to ask for.
+
+    Mirror pods and those of a DaemonSet belong to their node. Pods of a PodGroup cannot be evicted
+    by requests yet. The others are leaving or have ended.
+    """
+    metadata = pod.metadata
+    return (
+        metadata.deletion_timestamp is not None
+        or pod.status.phase in _FINAL_PHASES
+        or MIRROR_ANNOTATION in metadata.annotations
+        or pod.spec.scheduling_group is not None
+        or any(
+            owner.controller and owner.kind == _DAEMON_SET for owner in metadata.owner_references
+        )
+    )
