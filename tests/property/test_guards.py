@@ -1,0 +1,149 @@
+"""What holds of every guard, whatever the write, the caller and the cluster."""
+
+import json
+import random
+from collections.abc import Iterable
+from typing import Final
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.callers import COLLECTORS, CONTROLLERS, EVICTORS, SUPERUSERS
+from rules.catalog import GUARDS
+from rules.decode import SHAPES, decode_object, load
+from rules.evaluate import Inquiry, Policy, Violation
+from rules.facts import Answer, Facts, LivePod, Permission, Question
+from rules.request import Judged, Operation, Request, User
+from rules.rule import Enforcement
+from rules.times import parse_time
+from tests.differential.generator import UIDS, Case, Generator
+
+OURS: Final = "system:serviceaccount:usher-system:usher-controller"
+ONCALL: Final = "oncall"
+IDENTITY_GUARDS: Final = {
+    "responder-identity",
+    "controller-fields",
+    "requester-identity",
+    "eviction-right",
+}
+"""What depends on the caller alone."""
+_NAMES: Final = sorted({*CONTROLLERS, *EVICTORS, *COLLECTORS, OURS, "jane", ""})
+_DELETIONS: Final = 0.2
+
+CHANCE: Final = st.randoms(use_true_random=False)
+CALLERS: Final = st.builds(
+    User,
+    st.sampled_from(_NAMES),
+    st.sets(st.sampled_from([SUPERUSERS, ONCALL, "devs"])).map(sorted).map(tuple),
+)
+POLICIES: Final = st.builds(
+    lambda enforcement: Policy(
+        enforcement, controllers=frozenset({OURS}), break_glass=frozenset({ONCALL})
+    ),
+    st.dictionaries(st.sampled_from(list(GUARDS)), st.sampled_from(Enforcement)),
+)
+STRICT: Final = Policy(dict.fromkeys(GUARDS, Enforcement.DENY), controllers=frozenset({OURS}))
+PODS: Final = st.none() | st.builds(LivePod, st.sampled_from(UIDS[:2]), st.booleans())
+
+
+def request_of(chance: random.Random, user: User) -> Request:
+    """A random write, or deletion, of ``user``."""
+    (case,) = Generator(chance).cases(1)
+    case = load(json.dumps(case).encode())
+    new, old = (_shape(case, name) for name in ("object", "oldObject"))
+    is_deletion = chance.random() < _DELETIONS and not case["subresource"]
+    return Request(
+        operation=Operation.DELETE if is_deletion else Operation(case["operation"]),
+        subresource=case["subresource"],
+        object=None if is_deletion else new,
+        old_object=old or new if is_deletion else old,
+        now=parse_time(case["now"]),
+        namespace="default",
+        user=user,
+    )
+
+
+def _shape(case: Case, name: str) -> Judged | None:
+    document = case.get(name)
+    group, _, version = case["object"]["apiVersion"].rpartition("/")
+    return decode_object(SHAPES[group, version, case["kind"]], document) if document else None
+
+
+def answered(questions: Iterable[Question], chance: random.Random, pod: LivePod | None) -> Facts:
+    """Some permissions are there, others are not; every name is that of ``pod``."""
+    return Facts({question: _answer(question, chance, pod) for question in questions})
+
+
+def _answer(question: Question, chance: random.Random, pod: LivePod | None) -> Answer:
+    return chance.random() < 0.5 if isinstance(question, Permission) else pod
+
+
+def places(violations: tuple[Violation, ...]) -> set[tuple[str, str]]:
+    return {(violation.rule, str(violation.error.field)) for violation in violations}
+
+
+@given(CHANCE, CALLERS, POLICIES, PODS)
+def test_what_is_asked_is_what_has_to_be_known(
+    chance: random.Random, user: User, policy: Policy, pod: LivePod | None
+) -> None:
+    inquiry = Inquiry(request_of(chance, user), policy)
+    facts = answered(inquiry.questions(), chance, pod)
+    assert inquiry.verdict(facts).unanswered == ()
+    for question in facts.answers:
+        others = {each: answer for each, answer in facts.answers.items() if each != question}
+        verdict = inquiry.verdict(Facts(others))
+        assert verdict.unanswered
+        # Who has no answer says nothing; the others say what they said before.
+        left_out = set(verdict.unanswered)
+        known = {each for each in inquiry.verdict(facts).violations if each.rule not in left_out}
+        assert set(verdict.violations) == known
+
+
+@given(CHANCE, CALLERS, POLICIES, PODS)
+def test_only_what_a_denying_guard_asks_must_be_had(
+    chance: random.Random, user: User, policy: Policy, pod: LivePod | None
+) -> None:
+    inquiry = Inquiry(request_of(chance, user), policy)
+    questions = inquiry.questions()
+    must = (question for question, must in questions.items() if must)
+    verdict = inquiry.verdict(answered(must, chance, pod))
+    denying = {
+        name for name in verdict.unanswered if policy.of(GUARDS[name], user.groups) == "deny"
+    }
+    assert denying == set()
+
+
+@given(CHANCE, CALLERS, POLICIES, PODS)
+def test_a_permission_more_refuses_nothing(
+    chance: random.Random, user: User, policy: Policy, pod: LivePod | None
+) -> None:
+    inquiry = Inquiry(request_of(chance, user), policy)
+    facts = answered(inquiry.questions(), chance, pod)
+    before = inquiry.verdict(facts)
+    for question in facts.answers:
+        if isinstance(question, Permission):
+            after = inquiry.verdict(Facts({**facts.answers, question: True}))
+            assert after.allowed or not before.allowed
+            assert places(after.violations) <= places(before.violations)
+
+
+@given(CHANCE, CALLERS, PODS)
+def test_no_identity_guard_refuses_a_superuser(
+    chance: random.Random, user: User, pod: LivePod | None
+) -> None:
+    superuser = user._replace(groups=(*user.groups, SUPERUSERS))
+    inquiry = Inquiry(request_of(chance, superuser), STRICT)
+    assert not any(isinstance(question, Permission) for question in inquiry.questions())
+    verdict = inquiry.verdict(answered(inquiry.questions(), chance, pod))
+    assert not IDENTITY_GUARDS & {violation.rule for violation in verdict.violations}
+
+
+@given(CHANCE, CALLERS, POLICIES, PODS)
+def test_no_guard_denies_those_who_break_the_glass(
+    chance: random.Random, user: User, policy: Policy, pod: LivePod | None
+) -> None:
+    member = user._replace(groups=(*user.groups, ONCALL))
+    inquiry = Inquiry(request_of(chance, member), policy)
+    assert True not in inquiry.questions().values()  # nor waits anybody for an answer about them
+    verdict = inquiry.verdict(answered(inquiry.questions(), chance, pod))
+    assert not GUARDS.keys() & {violation.rule for violation in verdict.denied}
