@@ -14,9 +14,11 @@ from tests.controller.program import (
     states,
     users,
 )
+from tests.controller.rights import RESPONDERS
 from tests.e2e.api import Object
 from tests.e2e.guarded import ONCALL
 from tests.e2e.times import ago
+from tests.e2e.usher import WEBHOOK
 from tests.e2e.waiting import eventually
 
 __all__ = ["cluster", "controller", "users"]
@@ -48,6 +50,19 @@ def test_responders_take_turns(users: Users) -> None:
     users.report("pod-1-web-0", SECOND, heartbeatTime=present(), completionTime=present())
     ended = users.wait_for_reason("evictions", "pod-1-web-0", "PodDeleted")
     assert states(ended) == {FIRST: "Completed", SECOND: "Completed", EVICTOR: "Completed"}
+
+
+def test_nobody_speaks_for_another(users: Users) -> None:
+    """The guards deny in front of all of these tests."""
+    users.request(users.create_pod("web-0", FIRST), "drain")
+    found = users.wait_for("evictions", "pod-1-web-0", lambda e: states(e).get(FIRST) == "Active")
+    for report in found["status"]["responders"]:
+        if report["name"] == FIRST:
+            report["completionTime"] = present()
+    path = users.path("evictions", "pod-1-web-0", "status")
+    answer = users.cluster.api("PUT", path, found, identity=RESPONDERS[SECOND])
+    assert (answer.code, WEBHOOK in answer.message) == (403, True), answer.message
+    assert f"may not respond as '{FIRST}'" in answer.message
 
 
 def test_responder_evicts_the_pod_itself(users: Users) -> None:

@@ -18,7 +18,10 @@ ONCALL: Final = "oncall"
 
 @contextmanager
 def guarded(cluster: Cluster, folder: Path, *controllers: str) -> Iterator[Registration]:
-    """Register it with failurePolicy Fail; ``controllers`` are those that it knows by name."""
+    """Register it with failurePolicy Fail; ``controllers`` are those that it knows by name.
+
+    These must not have tried anything that was denied: tried again later, it would go unnoticed.
+    """
     rbac.grant_everywhere(cluster, WEBHOOK_USER, *rbac.ASK)
     flags = ["--kubeconfig", str(cluster.plane.kubeconfig(WEBHOOK_USER)), "--break-glass", ONCALL]
     flags += (f"--enforce={guard}=deny" for guard in GUARDS)
@@ -29,3 +32,5 @@ def guarded(cluster: Cluster, folder: Path, *controllers: str) -> Iterator[Regis
     ):
         registration.new_namespace()  # from then on it is in effect
         yield registration
+        denied = [line for line in usher.log() if line["event"] == "denied"]
+        assert [line for line in denied if line["user"] in controllers] == []
