@@ -16,9 +16,11 @@ from cli.exits import CLEAN, INTERNAL, OUTPUT_CLOSED, OutputClosed
 from cli.suggestions import nearest
 
 _SUMMARIES: Final = {
+    "certs": "Look after the webhook's certificates.",
     "controller": "Run the controller.",
     "crds": "Print the CustomResourceDefinitions, generated from the model.",
     "explain": "Explain a rule, or list all of them.",
+    "nodes": "Show the zones of a cluster, and whose pods would be evicted when.",
     "plan": "Print what the controller would write.",
     "replay": "Answer recorded admission requests.",
     "serve": "Run the admission webhook.",

@@ -5,8 +5,8 @@ eviction is taken to last until its node recovers, as it does where no kubelet a
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Annotated, Final, NamedTuple
 
@@ -105,6 +105,14 @@ def changes(timeline: Timeline, nodes: Iterable[Node], start: datetime) -> list[
     return sorted(found, key=lambda change: change.time)
 
 
+def with_full_budgets(
+    snapshot: NodeHealthSnapshot, now: datetime, limits: Limits
+) -> NodeHealthSnapshot:
+    """``snapshot`` as after a long time in which nothing had to be evicted."""
+    full = Budget(now, CAPACITY, limits.eviction_rate)
+    return replace(snapshot, budgets={node.zone: full for node in snapshot.nodes.values()})
+
+
 def simulate(
     snapshot: NodeHealthSnapshot,
     happenings: Iterable[Change],
@@ -112,10 +120,7 @@ def simulate(
     duration: timedelta,
     limits: Limits = DEFAULTS,
 ) -> Course:
-    """What would happen in ``duration``; ``happenings`` in order of time.
-
-    Budgets that ``snapshot`` lacks are full: for a long time nothing had to be evicted.
-    """
+    """What would happen in ``duration``; ``happenings`` in order of time."""
     run = _Run(snapshot, Course(start, start + duration), limits)
     left = list(happenings)[::-1]
     now: datetime | None = start
@@ -139,9 +144,7 @@ class _Run:
         self._nodes = dict(snapshot.nodes)
         self._pods = snapshot.pods
         self._requests = dict(snapshot.requests)
-        full = Budget(course.start, CAPACITY, limits.eviction_rate)
-        zones = {node.zone: full for node in snapshot.nodes.values()}
-        self._budgets: Mapping[Zone, Budget] = zones | dict(snapshot.budgets)
+        self._budgets = snapshot.budgets
         self._seen: dict[Zone, ZoneStatus] = {}
 
     def change(self, change: Change) -> None:

@@ -1,0 +1,1 @@
+"""What ``usher nodes`` reads and how it shows what follows from it."""
