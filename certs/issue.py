@@ -20,8 +20,9 @@ AUTHORITY_LIFETIME: Final = timedelta(days=365)
 LEAF_LIFETIME: Final = timedelta(days=90)
 CLOCK_SLACK: Final = timedelta(hours=1)
 """Validity begins so long before the issuing: the clocks of a cluster differ."""
-_AUTHORITY_NAME: Final = "usher-ca"
-_LEAF_NAME: Final = "usher-webhook"
+AUTHORITY_SUBJECT: Final = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "usher-ca")])
+"""The name of every CA; key identifiers tell them apart."""
+_LEAF_SUBJECT: Final = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "usher-webhook")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,11 @@ class Authority:
         return _pair(self.certificate, self.key)
 
 
-def issue_authority(now: datetime) -> Authority:
-    """A new CA, valid for :data:`AUTHORITY_LIFETIME` from ``now``."""
+def issue_authority(now: datetime, lifetime: timedelta = AUTHORITY_LIFETIME) -> Authority:
+    """A new CA, valid for ``lifetime`` from ``now``."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = _name(_AUTHORITY_NAME)
-    builder = _builder(name, name, key, now, now + AUTHORITY_LIFETIME)
+    name = AUTHORITY_SUBJECT
+    builder = _builder(name, name, key, now, now + lifetime)
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     certificate = (
         builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -61,17 +62,22 @@ def issue_authority(now: datetime) -> Authority:
     return Authority(certificate, key)
 
 
-def issue_serving(authority: Authority, names: Sequence[str], now: datetime) -> Pair:
+def issue_serving(
+    authority: Authority,
+    names: Sequence[str],
+    now: datetime,
+    lifetime: timedelta = LEAF_LIFETIME,
+) -> Pair:
     """A serving certificate for ``names`` (DNS names and IP addresses), signed by ``authority``.
 
-    Valid for :data:`LEAF_LIFETIME` from ``now``, but no longer than the authority itself. Raises
+    Valid for ``lifetime`` from ``now``, but no longer than the authority itself. Raises
     ValueError without names, or for a name that no certificate can hold.
     """
     if not names:
         raise ValueError("a serving certificate needs at least one name")
     key = ec.generate_private_key(ec.SECP256R1())
-    expiry = min(now + LEAF_LIFETIME, authority.certificate.not_valid_after_utc)
-    builder = _builder(_name(_LEAF_NAME), authority.certificate.subject, key, now, expiry)
+    expiry = min(now + lifetime, authority.certificate.not_valid_after_utc)
+    builder = _builder(_LEAF_SUBJECT, authority.certificate.subject, key, now, expiry)
     issuer = authority.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
     certificate = (
         builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -85,8 +91,12 @@ def issue_serving(authority: Authority, names: Sequence[str], now: datetime) -> 
     return _pair(certificate, key)
 
 
-def _name(common_name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+def check_name(name: str) -> None:
+    """Raises ValueError if no certificate can hold ``name``."""
+    try:
+        _general(name)
+    except ValueError:
+        raise ValueError("must be a DNS name in ASCII, or an IP address") from None
 
 
 def _general(name: str) -> x509.GeneralName:

@@ -235,8 +235,10 @@ def _all_flags() -> dict[str, click.Parameter]:
 
 
 def _flags(command: click.Command) -> dict[str, click.Parameter]:
-    """A command's long flags, without dashes."""
-    return {
+    """A command's long flags, and those of the commands below it, without dashes."""
+    below = command.commands.values() if isinstance(command, click.Group) else ()
+    flags = {flag: option for each in below for flag, option in _flags(each).items()}
+    return flags | {
         flag.removeprefix("--"): parameter
         for parameter in command.params
         for flag in parameter.opts

@@ -46,10 +46,14 @@ def _segment(name: str) -> str:
 
 
 NAMESPACES: Final = Resource("", "v1", "namespaces")
+SECRETS: Final = Resource("", "v1", "secrets")
 EVENTS: Final = Resource("", "v1", "events")
 CLUSTER_ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterroles")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases")
 API_SERVICES: Final = Resource("apiregistration.k8s.io", "v1", "apiservices")
+_ADMISSION: Final = "admissionregistration.k8s.io"
+VALIDATING_CONFIGURATIONS: Final = Resource(_ADMISSION, "v1", "validatingwebhookconfigurations")
+MUTATING_CONFIGURATIONS: Final = Resource(_ADMISSION, "v1", "mutatingwebhookconfigurations")
 POLICIES: Final = Resource(POLICY_GROUP, POLICY_VERSION, "responderpolicies")
 CLUSTER_POLICIES: Final = Resource(POLICY_GROUP, POLICY_VERSION, "clusterresponderpolicies")
 EVICTIONS: Final = Resource(GROUP, VERSION, "evictions")

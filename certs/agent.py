@@ -1,0 +1,286 @@
+"""The loop that keeps store, bundles and servers' files as they should be. Any number may run."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import Final
+
+import structlog
+
+from certs.handshake import Address, look
+from certs.holdings import CA_CERTIFICATES, CERTIFICATE, KEY, Holdings, bundle, decode, encode
+from certs.injection import Bundles, Injected
+from certs.renewal import DEFAULT_LIVES, Decision, Lives, Step, after, decide
+from certs.store import DirectoryStore, Store, Stored
+from cluster.failures import ClusterFailure, Conflict, Denied
+from rules.states import CLOCK_SKEW
+
+_log = structlog.get_logger()
+
+LOOK_SECONDS: Final = 5.0
+"""Between two looks: an emptied bundle fails calls, so that it must be filled within seconds."""
+RETRY_SECONDS: Final = 1.0
+"""After a failure, doubled with every further one …"""
+LONGEST_PAUSE_SECONDS: Final = 60.0
+"""… up to this: operations ask for a check every minute."""
+_DONE: Final = {
+    Step.ADD_AUTHORITY: "CA issued",
+    Step.ISSUE_LEAF: "certificate issued",
+    Step.DROP_AUTHORITIES: "older CAs dropped",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What an agent is to achieve."""
+
+    names: tuple[str, ...]
+    """For the serving certificate: DNS names and IP addresses."""
+    lives: Lives = DEFAULT_LIVES
+    served: Address | None = None
+    """Where the pair is served; None: nobody looks."""
+
+
+class _View:
+    """One look at everything."""
+
+    def __init__(self, injected: list[Injected], stored: Stored) -> None:
+        self.injected = injected
+        self.stored = stored
+        self.holdings = decode(stored.files)
+
+    def after(self, step: Step, now: datetime, settings: Settings) -> Holdings:
+        """What the store is to hold after ``step``."""
+        trusted = [ca for each in self.injected for cas in each.bundles.values() for ca in cas]
+        return after(
+            step,
+            self.holdings,
+            now,
+            names=settings.names,
+            lives=settings.lives,
+            trusted=trusted,
+        )
+
+    @property
+    def out_of_step(self) -> list[Injected]:
+        """Configurations whose bundles are to be written."""
+        return [each for each in self.injected if not each.agrees(self.holdings.authorities)]
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether every bundle holds the newest CA."""
+        newest = self.holdings.newest
+        return newest is not None and all(each.holds(newest) for each in self.injected)
+
+
+class Agent:
+    """Looks, and takes one step at a time."""
+
+    def __init__(
+        self,
+        store: Store,
+        bundles: Bundles,
+        settings: Settings,
+        wall: Callable[[], datetime],
+        *,
+        output: DirectoryStore | None = None,
+        steady: Callable[[], float] = monotonic,
+    ) -> None:
+        """``wall`` tells the time that those who verify go by, ``steady`` measures spans (s).
+
+        ``output`` is where a server reads its pair, if that is not the store itself.
+        """
+        self._store = store
+        self._bundles = bundles
+        self._settings = settings
+        self._output = output
+        self._wall = wall
+        self._steady = steady
+        self._offset: timedelta | None = None
+        self._trusted: tuple[object, float] = (None, 0.0)
+        self._seen_served: object = None
+        self._said: dict[str, str] = {}
+
+    # --- running --------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Go on until cancelled; failures are said once, and tried again."""
+        failures = 0
+        while True:
+            try:
+                moved = await self._moved()
+            except (ClusterFailure, OSError) as failure:
+                failures += 1
+                self.explain(failure)
+                doubled = RETRY_SECONDS * 2.0 ** min(failures - 1, 10)
+                await asyncio.sleep(min(doubled, LONGEST_PAUSE_SECONDS))
+                continue
+            failures = 0
+            self._say("failure", "")
+            await asyncio.sleep(0 if moved else LOOK_SECONDS)
+
+    async def _moved(self) -> bool:
+        """One tick; whether there may be more to do at once."""
+        try:
+            return (await self.tick()).step is not Step.NONE
+        except Conflict as conflict:
+            # Another one was faster: what it has written is what counts.
+            _log.debug("somebody else has written", error=str(conflict))
+            await asyncio.sleep(RETRY_SECONDS)
+            return True
+
+    async def settle(self) -> None:
+        """Go on until all is as it should be. Raises ClusterFailure or OSError."""
+        while True:
+            try:
+                decision = await self.tick()
+            except Conflict:
+                decision = Decision(Step.NONE, "somebody else has written")
+            if decision.is_settled:
+                return
+            await asyncio.sleep(0 if decision.step is not Step.NONE else RETRY_SECONDS)
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    async def tick(self) -> Decision:
+        """Look, and take at most one step: write bundles, or the store.
+
+        Raises ClusterFailure or OSError; Conflict if somebody else was faster.
+        """
+        view = await self._look()
+        now = self._wall()
+        if self._has_jumped(now):
+            return Decision(Step.NONE, "the clock has jumped; looking again")
+        self._deliver(view.holdings, now)
+        decision = decide(
+            view.holdings,
+            now,
+            names=self._settings.names,
+            bundles_agree=not view.out_of_step,
+            trusted_for=self._trusted_for(view),
+            lives=self._settings.lives,
+        )
+        may_drop = await self._is_served(view.holdings)
+        if decision.step is Step.DROP_AUTHORITIES and not may_drop:
+            decision = Decision(Step.NONE, "the server still shows another certificate")
+        self._say("waiting", decision.reason if decision.step is Step.NONE else "")
+        if decision.step is Step.WRITE_BUNDLES:
+            await self._inject(view)
+        elif decision.step is not Step.NONE:
+            await self._take(decision, view, now)
+        return decision
+
+    async def force(self, step: Step) -> None:
+        """Take ``step`` now, whether or not it is due.
+
+        Raises ClusterFailure or OSError; Conflict if somebody else has written meanwhile, or if a
+        new leaf would be signed by a CA that is not in every bundle yet.
+        """
+        view = await self._look()
+        if step is Step.ISSUE_LEAF and (view.holdings.signer is None or not view.is_trusted):
+            raise Conflict("the newest CA has no key, or is not in every caBundle yet")
+        await self._take(Decision(step, "asked for"), view, self._wall())
+
+    async def _look(self) -> _View:
+        # In this order: see certs.injection.
+        injected = await self._bundles.read()
+        return _View(injected, await self._store.read())
+
+    async def _take(self, decision: Decision, view: _View, now: datetime) -> None:
+        holdings = view.after(decision.step, now, self._settings)
+        await self._store.write(view.stored, encode(holdings))
+        _log.info(
+            _DONE[decision.step],
+            reason=decision.reason,
+            store=str(self._store),
+            authorities=len(holdings.authorities),
+            expires=_expiry(holdings, decision.step),
+        )
+
+    async def _inject(self, view: _View) -> None:
+        authorities = view.holdings.authorities
+        for each in view.out_of_step:
+            await self._bundles.write(each, authorities)
+            _log.info("caBundle written", configuration=str(each.target), cas=len(authorities))
+
+    def _trusted_for(self, view: _View) -> timedelta | None:
+        """For how long this agent has seen the newest CA in every bundle."""
+        newest = view.holdings.newest if view.is_trusted else None
+        present = self._steady()
+        if newest is None or newest != self._trusted[0]:
+            self._trusted = (newest, present)
+        return timedelta(seconds=present - self._trusted[1]) if newest is not None else None
+
+    def _has_jumped(self, now: datetime) -> bool:
+        """Whether the wall clock was set since the last look; what it shows may be corrected."""
+        offset = now - datetime.fromtimestamp(0, now.tzinfo) - timedelta(seconds=self._steady())
+        last, self._offset = self._offset, offset
+        if last is None or abs(offset - last) < CLOCK_SKEW:
+            return False
+        _log.warning("the clock has jumped", seconds=round((offset - last).total_seconds()))
+        return True
+
+    # --- the server -----------------------------------------------------------------------------
+
+    def _deliver(self, holdings: Holdings, now: datetime) -> None:
+        """Give the server the pair if it is good and new; else it keeps the last one."""
+        flaws = "; ".join(holdings.flaws)
+        self._say("flaws", f"unusable, will be replaced: {flaws}" if flaws else "")
+        serving = holdings.serving
+        if self._output is None or serving is None or not holdings.serves(now):
+            return
+        files = {
+            CERTIFICATE: serving.pair.certificate,
+            KEY: serving.pair.key,
+            CA_CERTIFICATES: bundle(holdings.authorities),
+        }
+        if not self._output.holds(files):
+            self._output.put(files)
+            expires = serving.leaf.not_valid_after_utc.isoformat()
+            _log.info("pair written", to=str(self._output), expires=expires)
+
+    async def _is_served(self, holdings: Holdings) -> bool:
+        """Whether the server shows the leaf of the store; True if nobody is to look."""
+        address, serving = self._settings.served, holdings.serving
+        if address is None or serving is None or self._seen_served == serving.leaf:
+            return True
+        try:
+            shown = await look(address, bundle(holdings.authorities), serving.names[0])
+        except OSError as error:
+            self._say("served", f"no handshake with {address}: {error}")
+            return False
+        if shown.leaf != serving.leaf or shown.problem:
+            what = shown.problem or "it shows another certificate"
+            self._say("served", f"{address} does not serve the certificate yet: {what}")
+            return False
+        self._seen_served = serving.leaf
+        self._say("served", "")
+        _log.info("certificate served", address=str(address))
+        return True
+
+    # --- words ----------------------------------------------------------------------------------
+
+    def explain(self, failure: ClusterFailure | OSError) -> None:
+        """Say what has failed, once until something else happens."""
+        self._say("failure", words(failure))
+
+    def _say(self, topic: str, text: str) -> None:
+        if text and self._said.get(topic) != text:
+            (_log.info if topic == "waiting" else _log.warning)(text)
+        self._said[topic] = text
+
+
+def words(failure: ClusterFailure | OSError) -> str:
+    """What has failed; a missing permission by the words of a Role."""
+    if isinstance(failure, Denied) and not failure.is_terminating:
+        return f"the permission to {failure.permission} is missing: {failure}"
+    return str(failure)
+
+
+def _expiry(holdings: Holdings, step: Step) -> str:
+    serving = holdings.serving
+    is_leaf = step is Step.ISSUE_LEAF and serving is not None
+    certificate = serving.leaf if is_leaf and serving else holdings.authorities[0]
+    return certificate.not_valid_after_utc.isoformat()
