@@ -9,19 +9,39 @@ from functools import partial
 from typing import Final
 
 from rules.api import API_VERSION
-from rules.crd import definitions
+from rules.crd import definitions, policy_definitions
+from rules.policies import POLICY_API_VERSION
 from tests.controlplane import ControlPlane, Mode
 from tests.e2e.api import Answer, Api, Object
 from tests.e2e.etcd import Etcd
 from tests.e2e.waiting import eventually
 
 _CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_RESOURCES: Final = {"Eviction": "evictions", "EvictionRequest": "evictionrequests", "Pod": "pods"}
+_RESOURCES: Final = {
+    "Eviction": "evictions",
+    "EvictionRequest": "evictionrequests",
+    "Pod": "pods",
+    "ResponderPolicy": "responderpolicies",
+    "ClusterResponderPolicy": "clusterresponderpolicies",
+}
+
+
+_SERVED: Final = (
+    (API_VERSION, "evictions"),
+    (API_VERSION, "evictionrequests"),
+    (POLICY_API_VERSION, "responderpolicies"),
+    (POLICY_API_VERSION, "clusterresponderpolicies"),
+)
 
 
 def resource_of(document: Object) -> str:
     """The resource under which objects of this kind are written."""
     return _RESOURCES[document["kind"]]
+
+
+def is_namespaced(document: Object) -> bool:
+    """Whether objects of this kind are in a namespace."""
+    return bool(document["kind"] != "ClusterResponderPolicy")
 
 
 class Cluster:
@@ -39,16 +59,16 @@ class Cluster:
         return self.plane.mode is Mode.NATIVE
 
     def install_definitions(self) -> None:
-        """Create the CustomResourceDefinitions and wait until objects can be written."""
-        for definition in definitions():
+        """Create those that the API server lacks, and wait until objects can be written."""
+        for definition in policy_definitions() if self.is_native else definitions():
             answer = self.api("POST", _CRDS, definition)
             assert answer.ok, answer.message
-        for resource in ("evictions", "evictionrequests"):
+        for version, resource in _SERVED:
             # Just after its creation a resource answers 404, and then 429 for a moment.
-            eventually(partial(self._is_served, resource), f"{resource} are served")
+            eventually(partial(self._is_served, version, resource), f"{resource} are served")
 
-    def _is_served(self, resource: str) -> bool:
-        return self.api("GET", f"/apis/{API_VERSION}/{resource}").ok
+    def _is_served(self, version: str, resource: str) -> bool:
+        return self.api("GET", f"/apis/{version}/{resource}").ok
 
     def new_namespace(self, labels: Mapping[str, str] | None = None) -> str:
         """Create a namespace that nobody else uses; return its name."""
@@ -96,8 +116,9 @@ def path_of(document: Object, namespace: str, name: str = "", subresource: str =
     """The URL path of an object, of its subresource, or (without a name) of its resource."""
     version = document["apiVersion"]
     prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    parts = (resource_of(document), name, subresource)
-    return "/".join((f"{prefix}/namespaces/{namespace}", *filter(None, parts)))
+    scope = ("namespaces", namespace) if is_namespaced(document) else ()
+    parts = (*scope, resource_of(document), name, subresource)
+    return "/".join((prefix, *filter(None, parts)))
 
 
 # Without it native pods have no `spec.schedulingGroup`.
@@ -111,8 +132,7 @@ def running_cluster(mode: Mode, *, audit: bool = False) -> Iterator[Cluster]:
     with ControlPlane(mode, audit=audit, feature_gates=gates) as plane:
         cluster = Cluster(plane)
         try:
-            if not cluster.is_native:
-                cluster.install_definitions()
+            cluster.install_definitions()
             yield cluster
         finally:
             cluster.close()

@@ -9,18 +9,24 @@ import http.client
 import json
 from typing import Any, Final
 
+from rules.api import GROUP
+from rules.policies import POLICY_GROUP
 from tests.controlplane import ControlPlane, Mode
 from tests.e2e.pool import PATIENCE, Pool
 
-# Keys of custom resources have the group in them, those of built-in ones have not.
-_CUSTOM: Final = "lifecycle.k8s.io/"
+_CUSTOM: Final = {"evictions": GROUP, "evictionrequests": GROUP}
+"""Resource → its group, which is a part of the keys of custom resources; natively it is not."""
+_ALWAYS_CUSTOM: Final = {
+    "responderpolicies": POLICY_GROUP,
+    "clusterresponderpolicies": POLICY_GROUP,
+}
 
 
 class Etcd:
     """The storage of one control plane; threads may share it."""
 
     def __init__(self, plane: ControlPlane) -> None:
-        self._mode = plane.mode
+        self._groups = _ALWAYS_CUSTOM | ({} if plane.mode is Mode.NATIVE else _CUSTOM)
         port = plane.etcd_port
         self._pool = Pool(lambda: http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE))
         self.close = self._pool.close
@@ -28,9 +34,8 @@ class Etcd:
     def put(self, resource: str, stored: dict[str, Any]) -> str:
         """Store an object as it is; return its ``resourceVersion``."""
         meta = stored["metadata"]
-        is_custom = resource != "pods" and self._mode is not Mode.NATIVE
-        group = _CUSTOM if is_custom else ""
-        key = f"/registry/{group}{resource}/{meta['namespace']}/{meta['name']}"
+        parts = (self._groups.get(resource), resource, meta.get("namespace"), meta["name"])
+        key = "/".join(("/registry", *filter(None, parts)))
         body = {"key": _encode(key), "value": _encode(json.dumps(stored))}
         status, _, text = self._pool.send("POST", "/v3/kv/put", body, {})
         assert status == 200, text

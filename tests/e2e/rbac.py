@@ -1,6 +1,8 @@
 """Grants of permissions to the identities of a control plane."""
 
+import json
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Final
 
 from tests.e2e.api import Object
@@ -67,8 +69,9 @@ def grant(cluster: Cluster, namespace: str, user: str, *rules: Object) -> None:
 
 
 def grant_everywhere(cluster: Cluster, user: str, *rules: Object) -> None:
-    """Give ``user`` a ClusterRole of its own, unless it has one."""
-    name = user.replace(":", "-")
+    """Give ``user`` a ClusterRole of its own with these rules, unless it has that one."""
+    digest = sha256(json.dumps(rules).encode()).hexdigest()[:8]
+    name = f"{user.replace(':', '-')}-{digest}"
     role = {"metadata": {"name": name}, "rules": list(rules)}
     answer = cluster.api("POST", f"{_RBAC}/clusterroles", role)
     if answer.code == 409:

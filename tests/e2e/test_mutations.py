@@ -8,7 +8,6 @@ from typing import Final
 import pytest
 
 from rules.api import RESPONDERS_ANNOTATION
-from rules.crd import policy_definitions
 from rules.policies import POLICY_API_VERSION, POLICY_GROUP
 from tests.e2e import rbac
 from tests.e2e.api import Object
@@ -45,7 +44,6 @@ RULES: Final[list[Object]] = [
     {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]},
 ]
 LABEL: Final = "usher.dev/mutated"
-_CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _POLICIES: Final = f"/apis/{POLICY_API_VERSION}"
 _CONFIGURATIONS: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 
@@ -77,12 +75,7 @@ def configuration(usher: Usher) -> Object:
 
 @pytest.fixture(scope="module")
 def mutating(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The cluster with policies, and with a webhook that asks it."""
-    for definition in policy_definitions() if cluster.is_native else ():
-        assert cluster.api("POST", _CRDS, definition).ok
-    for resource in ("responderpolicies", "clusterresponderpolicies"):
-        path = f"{_POLICIES}/{resource}"
-        eventually(lambda path=path: cluster.api("GET", path).ok, f"{path} is served")
+    """The cluster, with a webhook that asks it."""
     rbac.grant_everywhere(cluster, WEBHOOK_USER, *ASK)
     kubeconfig = cluster.plane.kubeconfig(WEBHOOK_USER)
     flags = ("--kubeconfig", str(kubeconfig))

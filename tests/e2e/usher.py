@@ -41,6 +41,12 @@ _RULES: Final[list[Object]] = [
         ],
     },
     {
+        "apiGroups": ["usher.dev"],
+        "apiVersions": ["v1alpha1"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": ["responderpolicies", "clusterresponderpolicies"],
+    },
+    {
         "apiGroups": [""],
         "apiVersions": ["v1"],
         "operations": ["CREATE", "UPDATE"],
@@ -137,7 +143,10 @@ def judged_by(name: str) -> dict[str, str]:
 
 
 class Registration:
-    """A ValidatingWebhookConfiguration for the namespaces that it makes, and for no others."""
+    """A ValidatingWebhookConfiguration for the namespaces that it makes, and for no others.
+
+    API servers ask about objects that are in no namespace whatever the selector says.
+    """
 
     def __init__(
         self, cluster: Cluster, name: str, authority: Authority, port: int, failure_policy: str
