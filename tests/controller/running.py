@@ -10,6 +10,7 @@ from controller.planning.snapshot import Snapshot
 from controller.planning.writes import EVICTIONS, Plan
 from rules.api import Eviction, Shape
 from rules.decode import decode_model
+from rules.evaluate import ADMITTED
 from tests.controller.objects import NAMESPACE
 from tests.controller.store import Store
 
@@ -63,7 +64,7 @@ class Controller:
         for write in planned.writes[:crash_after]:
             expected = as_request(write, self.snapshot(), self.store.now)
             verdict = self.store.apply(write)
-            assert verdict.violations == (), (item, write.apply, verdict)
+            assert verdict == ADMITTED, (item, write.apply, verdict)
             self._assert_as_expected(write.resource, write.key.name, expected.object)
         if item.sync == Sync.EVICTION:
             self._remember(item, snapshot, planned)

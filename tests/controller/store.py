@@ -9,9 +9,12 @@ from typing import Any, Final
 from controller.planning.snapshot import Snapshot
 from controller.planning.writes import EVICTION_REQUESTS, EVICTIONS, Write
 from rules.api import Eviction, EvictionRequest
+from rules.catalog import GUARDS
 from rules.decode import decode_model
-from rules.evaluate import Verdict, evaluate
-from rules.request import STATUS, Operation, Request
+from rules.evaluate import Inquiry, Policy, Verdict
+from rules.facts import Answer, Facts, LivePod, PodLookup, Question
+from rules.request import STATUS, Operation, Request, User
+from rules.rule import Enforcement
 from rules.times import format_time
 from tests.controller import objects
 from tests.controller.objects import Document
@@ -24,6 +27,10 @@ _KEYS: Final = {
     "responders": "name",
     "ownerReferences": "uid",
 }
+CONTROLLER: Final = User("system:serviceaccount:usher-system:usher-controller")
+POLICY: Final = Policy(
+    dict.fromkeys(GUARDS, Enforcement.DENY), controllers=frozenset({CONTROLLER.name})
+)
 _SHAPES: Final[dict[str, type[Eviction | EvictionRequest]]] = {
     EVICTIONS: Eviction,
     EVICTION_REQUESTS: EvictionRequest,
@@ -139,13 +146,13 @@ class Store:
     # --- the controller -------------------------------------------------------------------------
 
     def apply(self, write: Write) -> Verdict:
-        """Forced server-side apply as the controller's field manager."""
+        """Forced server-side apply as the controller's field manager, with every guard on deny."""
         resource, name, subresource = write.resource, write.key.name, write.subresource
         stored = self.stored[resource].get(name)
         owner = (resource, name, subresource)
         document = copy.deepcopy(dict(write.apply))
         result = _merge(stored or {}, document, self._applied.get(owner, {}))
-        verdict = self._judge(resource, result, stored, subresource)
+        verdict = self._judge(resource, result, stored, subresource, CONTROLLER)
         if verdict.allowed:
             self._applied[owner] = document
             if stored is None:
@@ -158,18 +165,34 @@ class Store:
         return verdict
 
     def _judge(
-        self, resource: str, new: Document, old: Document | None, subresource: str
+        self,
+        resource: str,
+        new: Document,
+        old: Document | None,
+        subresource: str,
+        user: User | None = None,
     ) -> Verdict:
+        """Judge a write; where no ``user`` is given, the guards about callers are left out."""
         shape = _SHAPES[resource]
-        return evaluate(
-            Request(
-                operation=Operation.UPDATE if old else Operation.CREATE,
-                subresource=subresource,
-                object=decode_model(shape, new),
-                old_object=decode_model(shape, old) if old else None,
-                now=self.now,
-            )
+        request = Request(
+            operation=Operation.UPDATE if old else Operation.CREATE,
+            subresource=subresource,
+            object=decode_model(shape, new),
+            old_object=decode_model(shape, old) if old else None,
+            now=self.now,
+            user=user,
         )
+        inquiry = Inquiry(request, POLICY if user else Policy())
+        known = {each: self._answer(each) for each in inquiry.questions()} if user else {}
+        return inquiry.verdict(Facts(known))
+
+    def _answer(self, question: Question) -> Answer:
+        """The pod; nobody has a permission."""
+        pod = self.pods.get(question.name) if isinstance(question, PodLookup) else None
+        if pod is None:
+            return None
+        is_terminal = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+        return LivePod(pod["metadata"]["uid"], is_terminal=is_terminal)
 
 
 def _merge(stored: Document, applied: Document, before: Document) -> Document:
