@@ -35,13 +35,13 @@ class TimelineError(ValueError):
 class TimelineEvent(Shape):
     """Nodes fail or recover: those that are named, or those of a zone, or a fraction of them."""
 
-    after_seconds: Annotated[float, Field(strict=False, ge=0, allow_inf_nan=False)] = 0.0
+    after_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     state: str = ""
     """``ready``, ``not-ready`` or ``unreachable``."""
     nodes: Annotated[tuple[str, ...], _LIST] = ()
     zone: str | None = None
     """As the table of zones shows it; None: any."""
-    fraction: Annotated[float, Field(strict=False, ge=0, le=1)] = 1.0
+    fraction: Annotated[float, Field(ge=0, le=1)] = 1.0
     """How many of them, the first ones by name, rounded to whole nodes."""
 
 
@@ -49,7 +49,7 @@ class Timeline(Shape):
     """What happens to nodes."""
 
     start: Time | None = None
-    until_seconds: Annotated[float, Field(strict=False, ge=0, le=366 * 24 * 3600)] = HORIZON
+    until_seconds: Annotated[float, Field(ge=0, le=366 * 24 * 3600)] = HORIZON
     """How long to look on, from the start."""
     events: Annotated[tuple[TimelineEvent, ...], _LIST] = ()
 

@@ -88,7 +88,12 @@ class Budget:
         A node that has had its turn, and waits nevertheless, goes to the end: the API server may
         refuse what is asked for its pods for ever, and nobody else is to wait for that.
         """
-        return sorted(waiting, key=lambda w: (max(w.since, self.turns.get(w.node, w.since)), w))
+
+        def place(item: Waiting) -> tuple[datetime, bool, Waiting]:
+            turn = self.turns.get(item.node)
+            return max(item.since, turn or item.since), turn is not None, item
+
+        return sorted(waiting, key=place)
 
     def remembering(self, waiting: Collection[Waiting]) -> "Budget":
         """The budget without the turns of nodes that do not wait any more."""
@@ -105,8 +110,8 @@ class StoredBudget(Shape):
     region: str = ""
     zone: str = ""
     time: Time
-    tokens: Annotated[float, Field(ge=0, le=CAPACITY, strict=False)] = 0.0
-    rate: Annotated[float, Field(ge=0, strict=False, allow_inf_nan=False)] = 0.0
+    tokens: Annotated[float, Field(ge=0, le=CAPACITY)] = 0.0
+    rate: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
 
 
 class StoredBudgets(Shape):
