@@ -1,4 +1,4 @@
-"""The outlook as a picture: of each zone the state, the unhealthy nodes, and the turns."""
+"""The outlook as a picture: each zone's state, unhealthy nodes, and nodes being evicted."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
@@ -67,7 +67,7 @@ def render(outlook: Outlook) -> Iterator[str]:
 def _legend() -> Iterator[str]:
     x = _LEFT
     entries = [(str(state), colour) for state, colour in _COLOURS.items()]
-    entries += [("unhealthy nodes", _UNHEALTHY), ("turns so far", _EVICTED)]
+    entries += [("unhealthy nodes", _UNHEALTHY), ("nodes being evicted", _EVICTED)]
     for label, colour in entries:
         yield f'<rect x="{x}" y="36" width="12" height="12" fill="{colour}" stroke="#999"/>'
         yield _text(x + 18, 46, label)
@@ -76,22 +76,38 @@ def _legend() -> Iterator[str]:
 
 def _panel(course: Course, zone: Zone, top: float) -> Iterator[str]:
     changes = [change for change in course.zone_changes if change.zone == zone]
-    asked = [item.time for item in course.departures if item.zone == zone]
-    most = max(len(asked), *(change.status.nodes for change in changes))
+    most = max(change.status.nodes for change in changes)
     span = max(course.end - course.start, timedelta(seconds=1))
     scale = _Scale(course.start, span, top, most)
     yield _text(_LEFT, top - 5, printable(str(zone)), font_weight="bold")
     yield from _bands(changes, course.end, scale)
     unhealthy = [(change.time, change.status.unhealthy) for change in changes]
     yield _steps([*unhealthy, (course.end, unhealthy[-1][1])], scale, _UNHEALTHY)
-    counted = [(course.start, 0), *((time, n) for n, time in enumerate(asked, 1))]
-    yield _steps([*counted, (course.end, len(asked))], scale, _EVICTED)
+    yield _steps(_evicted(course, zone), scale, _EVICTED)
     for count in (0, most):
         yield _text(_LEFT - 6, scale.y(count) + 4, str(count), anchor="end")
     for tick in range(_TICKS + 1):
         time = course.start + span * tick / _TICKS
         elapsed = timedelta(seconds=round((span * tick / _TICKS).total_seconds()))
-        yield _text(scale.x(time), top + _PANEL + 15, f"+{elapsed}", anchor="middle")
+        anchor = "end" if tick == _TICKS else "middle"
+        yield _text(scale.x(time), top + _PANEL + 15, f"+{elapsed}", anchor=anchor)
+
+
+def _evicted(course: Course, zone: Zone) -> Iterator[tuple[datetime, int]]:
+    """How many nodes have pods that are asked to leave."""
+    happenings = [(item.time, item.node, True) for item in course.departures if item.zone == zone]
+    happenings += [
+        (item.time, item.node, False) for item in course.withdrawals if item.zone == zone
+    ]
+    evicted: set[str] = set()
+    yield course.start, 0
+    for time, node, is_asked in sorted(happenings):
+        if is_asked:
+            evicted.add(node)
+        else:
+            evicted.discard(node)
+        yield time, len(evicted)
+    yield course.end, len(evicted)
 
 
 def _bands(changes: list[ZoneChange], end: datetime, scale: _Scale) -> Iterator[str]:

@@ -91,6 +91,16 @@ def test_the_pictures(folder: Path) -> None:
         assert {"eu-1/a", "eu-1/b", "eu-1/c", "unhealthy nodes"} <= set(texts)
 
 
+def test_the_picture_shows_who_is_evicted(usher: Usher, folder: Path) -> None:
+    """15 nodes of the third zone have a turn; 10 of them recover, and 5 of 20 are left."""
+    run = usher("nodes", "cluster.json", "--simulate", "outage.yaml", "-o", "svg")
+    root = ET.fromstring(run.stdout)
+    lines = [element.get("d", "") for element in root.iter() if element.tag.endswith("}path")]
+    panels = [float(e.get("y", "0")) for e in root.iter() if e.get("height") == "110"]
+    assert len(lines) == 6
+    assert lines[-1].endswith(f"V{panels[-1] + 110 * 15 / 20}")
+
+
 def test_the_flags_of_the_page_exist_with_their_defaults() -> None:
     known = {
         option: parameter
@@ -229,6 +239,11 @@ def test_all_forms_of_a_dump(usher: Usher, text: str) -> None:
     assert [zone["nodes"] for zone in json.loads(run.stdout)["zones"]] == [20, 20, 20]
     assert json.loads(run.stdout)["evictions"][0]["pods"] == 1
     assert run.stderr == "no pods in the input: one on each node is assumed\n"
+
+
+def test_a_single_node(usher: Usher) -> None:
+    text = json.dumps(node("c", 0))
+    assert [zone["nodes"] for zone in shown(usher, "-", stdin=text)["zones"]] == [1]
 
 
 def test_a_file_of_nodes_and_one_of_pods(usher: Usher) -> None:
