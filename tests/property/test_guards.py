@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from hypothesis import given
@@ -30,11 +30,13 @@ IDENTITY_GUARDS: Final = {
 _NAMES: Final = sorted({*CONTROLLERS, *EVICTORS, *COLLECTORS, OURS, "jane", ""})
 _DELETIONS: Final = 0.2
 
-CHANCE: Final = st.randoms(use_true_random=False)
+_WRITES: Final = 10
+"""In each example: few writes ask anything."""
+
+# By a seed, because choices that are drawn one by one are mostly the simplest ones.
+CHANCE: Final = st.integers(0, 2**32).map(random.Random)
 CALLERS: Final = st.builds(
-    User,
-    st.sampled_from(_NAMES),
-    st.sets(st.sampled_from([SUPERUSERS, ONCALL, "devs"])).map(sorted).map(tuple),
+    User, st.sampled_from(_NAMES), st.sampled_from([(), ("devs",), (ONCALL,), (SUPERUSERS,)])
 )
 POLICIES: Final = st.builds(
     lambda enforcement: Policy(
@@ -46,9 +48,13 @@ STRICT: Final = Policy(dict.fromkeys(GUARDS, Enforcement.DENY), controllers=froz
 PODS: Final = st.none() | st.builds(LivePod, st.sampled_from(UIDS[:2]), st.booleans())
 
 
-def request_of(chance: random.Random, user: User) -> Request:
-    """A random write, or deletion, of ``user``."""
-    (case,) = Generator(chance).cases(1)
+def inquiries(chance: random.Random, user: User, policy: Policy) -> Iterator[Inquiry]:
+    """Random writes and deletions of ``user``."""
+    for case in Generator(chance).cases(_WRITES):
+        yield Inquiry(_request(case, chance, user), policy)
+
+
+def _request(case: Case, chance: random.Random, user: User) -> Request:
     case = load(json.dumps(case).encode())
     new, old = (_shape(case, name) for name in ("object", "oldObject"))
     is_deletion = chance.random() < _DELETIONS and not case["subresource"]
@@ -86,45 +92,42 @@ def places(violations: tuple[Violation, ...]) -> set[tuple[str, str]]:
 def test_what_is_asked_is_what_has_to_be_known(
     chance: random.Random, user: User, policy: Policy, pod: LivePod | None
 ) -> None:
-    inquiry = Inquiry(request_of(chance, user), policy)
-    facts = answered(inquiry.questions(), chance, pod)
-    assert inquiry.verdict(facts).unanswered == ()
-    for question in facts.answers:
-        others = {each: answer for each, answer in facts.answers.items() if each != question}
-        verdict = inquiry.verdict(Facts(others))
-        assert verdict.unanswered
-        # Who has no answer says nothing; the others say what they said before.
-        left_out = set(verdict.unanswered)
-        known = {each for each in inquiry.verdict(facts).violations if each.rule not in left_out}
-        assert set(verdict.violations) == known
+    for inquiry in inquiries(chance, user, policy):
+        facts = answered(inquiry.questions(), chance, pod)
+        verdict = inquiry.verdict(facts)
+        assert verdict.unanswered == ()
+        for question in facts.answers:
+            others = {each: answer for each, answer in facts.answers.items() if each != question}
+            without = inquiry.verdict(Facts(others))
+            assert without.unanswered
+            # Who has no answer says nothing; the others say what they said before.
+            known = [each for each in verdict.violations if each.rule not in without.unanswered]
+            assert list(without.violations) == known
 
 
 @given(CHANCE, CALLERS, POLICIES, PODS)
 def test_only_what_a_denying_guard_asks_must_be_had(
     chance: random.Random, user: User, policy: Policy, pod: LivePod | None
 ) -> None:
-    inquiry = Inquiry(request_of(chance, user), policy)
-    questions = inquiry.questions()
-    must = (question for question, must in questions.items() if must)
-    verdict = inquiry.verdict(answered(must, chance, pod))
-    denying = {
-        name for name in verdict.unanswered if policy.of(GUARDS[name], user.groups) == "deny"
-    }
-    assert denying == set()
+    for inquiry in inquiries(chance, user, policy):
+        needed = [question for question, must in inquiry.questions().items() if must]
+        verdict = inquiry.verdict(answered(needed, chance, pod))
+        modes = {policy.of(GUARDS[name], user.groups) for name in verdict.unanswered}
+        assert Enforcement.DENY not in modes
 
 
 @given(CHANCE, CALLERS, POLICIES, PODS)
 def test_a_permission_more_refuses_nothing(
     chance: random.Random, user: User, policy: Policy, pod: LivePod | None
 ) -> None:
-    inquiry = Inquiry(request_of(chance, user), policy)
-    facts = answered(inquiry.questions(), chance, pod)
-    before = inquiry.verdict(facts)
-    for question in facts.answers:
-        if isinstance(question, Permission):
-            after = inquiry.verdict(Facts({**facts.answers, question: True}))
-            assert after.allowed or not before.allowed
-            assert places(after.violations) <= places(before.violations)
+    for inquiry in inquiries(chance, user, policy):
+        facts = answered(inquiry.questions(), chance, pod)
+        before = inquiry.verdict(facts)
+        for question in facts.answers:
+            if isinstance(question, Permission):
+                after = inquiry.verdict(Facts({**facts.answers, question: True}))
+                assert after.allowed or not before.allowed
+                assert places(after.violations) <= places(before.violations)
 
 
 @given(CHANCE, CALLERS, PODS)
@@ -132,10 +135,11 @@ def test_no_identity_guard_refuses_a_superuser(
     chance: random.Random, user: User, pod: LivePod | None
 ) -> None:
     superuser = user._replace(groups=(*user.groups, SUPERUSERS))
-    inquiry = Inquiry(request_of(chance, superuser), STRICT)
-    assert not any(isinstance(question, Permission) for question in inquiry.questions())
-    verdict = inquiry.verdict(answered(inquiry.questions(), chance, pod))
-    assert not IDENTITY_GUARDS & {violation.rule for violation in verdict.violations}
+    for inquiry in inquiries(chance, superuser, STRICT):
+        questions = inquiry.questions()
+        assert not any(isinstance(question, Permission) for question in questions)
+        verdict = inquiry.verdict(answered(questions, chance, pod))
+        assert not IDENTITY_GUARDS & {violation.rule for violation in verdict.violations}
 
 
 @given(CHANCE, CALLERS, POLICIES, PODS)
@@ -143,7 +147,8 @@ def test_no_guard_denies_those_who_break_the_glass(
     chance: random.Random, user: User, policy: Policy, pod: LivePod | None
 ) -> None:
     member = user._replace(groups=(*user.groups, ONCALL))
-    inquiry = Inquiry(request_of(chance, member), policy)
-    assert True not in inquiry.questions().values()  # nor waits anybody for an answer about them
-    verdict = inquiry.verdict(answered(inquiry.questions(), chance, pod))
-    assert not GUARDS.keys() & {violation.rule for violation in verdict.denied}
+    for inquiry in inquiries(chance, member, policy):
+        questions = inquiry.questions()
+        assert True not in questions.values()  # nor waits anybody for an answer about them
+        verdict = inquiry.verdict(answered(questions, chance, pod))
+        assert not GUARDS.keys() & {violation.rule for violation in verdict.denied}
