@@ -68,12 +68,6 @@ class _View:
         """Configurations whose bundles are to be written."""
         return [each for each in self.injected if not each.agrees(self.holdings.authorities)]
 
-    @property
-    def is_trusted(self) -> bool:
-        """Whether every bundle holds the newest CA."""
-        newest = self.holdings.newest
-        return newest is not None and all(each.holds(newest) for each in self.injected)
-
 
 class Agent:
     """Looks, and takes one step at a time."""
@@ -99,7 +93,7 @@ class Agent:
         self._wall = wall
         self._steady = steady
         self._offset: timedelta | None = None
-        self._trusted: tuple[object, float] = (None, 0.0)
+        self._agreed: tuple[object, float] = (None, 0.0)
         self._seen_served: object = None
         self._said: dict[str, str] = {}
 
@@ -158,8 +152,7 @@ class Agent:
             view.holdings,
             now,
             names=self._settings.names,
-            bundles_agree=not view.out_of_step,
-            trusted_for=self._trusted_for(view),
+            agreed_for=self._agreed_for(view),
             lives=self._settings.lives,
         )
         may_drop = await self._is_served(view.holdings)
@@ -179,8 +172,8 @@ class Agent:
         new leaf would be signed by a CA that is not in every bundle yet.
         """
         view = await self._look()
-        if step is Step.ISSUE_LEAF and (view.holdings.signer is None or not view.is_trusted):
-            raise Conflict("the newest CA has no key, or is not in every caBundle yet")
+        if step is Step.ISSUE_LEAF and (view.holdings.signer is None or view.out_of_step):
+            raise Conflict("the CA has no key, or a caBundle does not hold it yet")
         await self._take(Decision(step, "asked for"), view, self._wall())
 
     async def _look(self) -> _View:
@@ -205,13 +198,13 @@ class Agent:
             await self._bundles.write(each, authorities)
             _log.info("caBundle written", configuration=str(each.target), cas=len(authorities))
 
-    def _trusted_for(self, view: _View) -> timedelta | None:
-        """For how long this agent has seen the newest CA in every bundle."""
-        newest = view.holdings.newest if view.is_trusted else None
+    def _agreed_for(self, view: _View) -> timedelta | None:
+        """For how long this agent has seen every bundle as it should be."""
+        newest = None if view.out_of_step else view.holdings.newest
         present = self._steady()
-        if newest is None or newest != self._trusted[0]:
-            self._trusted = (newest, present)
-        return timedelta(seconds=present - self._trusted[1]) if newest is not None else None
+        if newest is None or newest != self._agreed[0]:
+            self._agreed = (newest, present)
+        return timedelta(seconds=present - self._agreed[1]) if newest is not None else None
 
     def _has_jumped(self, now: datetime) -> bool:
         """Whether the wall clock was set since the last look; what it shows may be corrected."""

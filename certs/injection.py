@@ -54,10 +54,6 @@ class Injected(NamedTuple):
         webhooks = self.document.get("webhooks") or ()
         return {webhook["name"]: _certificates(webhook) for webhook in webhooks}
 
-    def holds(self, authority: x509.Certificate) -> bool:
-        """Whether every webhook's bundle has ``authority`` in it."""
-        return all(authority in found for found in self.bundles.values())
-
     def agrees(self, authorities: Sequence[x509.Certificate]) -> bool:
         """Whether every webhook's bundle has these CAs and no others, in whatever order."""
         return all(set(found) == set(authorities) for found in self.bundles.values())

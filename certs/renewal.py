@@ -77,23 +77,21 @@ def decide(
     now: datetime,
     *,
     names: Sequence[str],
-    bundles_agree: bool,
-    trusted_for: timedelta | None,
+    agreed_for: timedelta | None,
     lives: Lives = DEFAULT_LIVES,
 ) -> Decision:
     """The next step of a store that holds ``holdings``.
 
-    ``now`` is wall-clock time; ``bundles_agree`` tells whether every caBundle has the CAs of the
-    store and no others; ``trusted_for`` is for how long the newest CA has been seen in every
-    caBundle, by a steady clock, and None if it is not in all of them.
+    ``now`` is wall-clock time; ``agreed_for`` is for how long, by a steady clock, every caBundle
+    has been seen to hold the CAs of the store with this newest one, and None if one does not.
     """
-    if holdings.authorities and not bundles_agree:
+    if holdings.authorities and agreed_for is None:
         return Decision(Step.WRITE_BUNDLES, "a caBundle does not hold the CAs of the store")
     if reason := _authority_lacks(holdings, now):
         return Decision(Step.ADD_AUTHORITY, reason)
     if reason := _leaf_lacks(holdings, now, names):
-        if obstacle := _obstacle(holdings, now, trusted_for, lives):
-            return Decision(Step.NONE, f"{reason}; {obstacle}")
+        if _may_wait(holdings, now) and (agreed_for or timedelta()) < lives.wait:
+            return Decision(Step.NONE, f"{reason}; API servers get to know the newest CA")
         return Decision(Step.ISSUE_LEAF, reason)
     if any(_retired(holdings, now, lives)):
         return Decision(Step.DROP_AUTHORITIES, "the last certificate of an older CA has expired")
@@ -168,19 +166,15 @@ def _leaf_lacks(holdings: Holdings, now: datetime, names: Sequence[str]) -> str:
     return ""
 
 
-def _obstacle(
-    holdings: Holdings, now: datetime, trusted_for: timedelta | None, lives: Lives
-) -> str:
-    """Why the newest CA may not sign a leaf yet; "" if it may."""
-    if trusted_for is None:
-        return "the caBundles do not hold the newest CA yet"
-    # That of the store may be broken while servers still have the last good one. It is either of
-    # the newest CA, which may sign again at once where it is the only one, or of an older one.
+def _may_wait(holdings: Holdings, now: datetime) -> bool:
+    """Whether servers may show a leaf that clients accept, so that a new one had better wait.
+
+    That of the store may be broken while servers still have the last good one. It is either of the
+    newest CA, which may sign again at once where it is the only one, or of an older one.
+    """
     serving = holdings.serving
     is_dead = serving is not None and not is_valid(serving.leaf, now)
-    if len(holdings.authorities) > 1 and not is_dead and trusted_for < lives.wait:
-        return "API servers get to know the newest CA"
-    return ""
+    return len(holdings.authorities) > 1 and not is_dead
 
 
 def _retired(holdings: Holdings, now: datetime, lives: Lives) -> Iterator[x509.Certificate]:
