@@ -82,9 +82,7 @@ class _Found:
 
 
 def plan_node_health(
-    snapshot: NodeHealthSnapshot,
-    now: datetime,
-    limits: Limits = DEFAULTS,
+    snapshot: NodeHealthSnapshot, now: datetime, limits: Limits = DEFAULTS
 ) -> NodeHealthPlan:
     """What to write at ``now``, what to remember, and when to look again.
 
@@ -95,8 +93,8 @@ def plan_node_health(
     turns, queues, budgets = [], {}, {}
     for zone, zone_status in status.zones.items():
         waiting = found.waiting[zone]
-        budget = snapshot.budgets.get(zone, Budget(now)).advanced(zone_status.rate, now)
-        budget = budget.remembering(waiting)
+        budget = snapshot.budgets.get(zone, Budget(now)).remembering(waiting)
+        budget = budget.advanced(zone_status.rate, now)
         queue = budget.queue(waiting)
         if queue and budget.allows:
             node = snapshot.nodes[queue.pop(0).node]
