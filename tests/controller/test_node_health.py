@@ -94,6 +94,19 @@ def test_pods_are_evicted_unless_they_tolerate_the_taint() -> None:
     assert asked(plan) == ["a-000-pod-1", "a-000-pod-2"]
 
 
+def test_a_node_waits_from_when_its_first_pod_is_due() -> None:
+    pods = [
+        pod("a-000", 0, 60 * SECOND),
+        pod("a-000", 1, 20 * SECOND),
+        pod("a-001", 0, 40 * SECOND),
+    ]
+    plan = plan_node_health(snapshot(nodes(A, 9, 2), pods, budgets={}), START + MINUTE)
+    assert plan.queues[A] == (
+        Waiting(START + 20 * SECOND, "a-000"),
+        Waiting(START + 40 * SECOND, "a-001"),
+    )
+
+
 def test_a_node_of_unknown_age_is_left_alone() -> None:
     seen = snapshot([Node("a", A, Health.UNREACHABLE), *nodes(A, 9)])
     assert asked(plan_node_health(seen, START)) == []
