@@ -101,13 +101,14 @@ class Agent:
 
     async def run(self) -> None:
         """Go on until cancelled; failures are said once, and tried again."""
+        _log.info("looking after certificates", store=str(self._store), names=self._settings.names)
         failures = 0
         while True:
             try:
                 moved = await self._moved()
             except (ClusterFailure, OSError) as failure:
                 failures += 1
-                self.explain(failure)
+                self._say("failure", words(failure))
                 doubled = RETRY_SECONDS * 2.0 ** min(failures - 1, 10)
                 await asyncio.sleep(min(doubled, LONGEST_PAUSE_SECONDS))
                 continue
@@ -155,13 +156,16 @@ class Agent:
             agreed_for=self._agreed_for(view),
             lives=self._settings.lives,
         )
-        may_drop = await self._is_served(view.holdings)
-        if decision.step is Step.DROP_AUTHORITIES and not may_drop:
-            decision = Decision(Step.NONE, "the server still shows another certificate")
-        self._say("waiting", decision.reason if decision.step is Step.NONE else "")
+        # What mends calls comes first; a server that is silent keeps us waiting.
         if decision.step is Step.WRITE_BUNDLES:
             await self._inject(view)
-        elif decision.step is not Step.NONE:
+            return decision
+        if decision.step in (Step.NONE, Step.DROP_AUTHORITIES):
+            is_served = await self._is_served(view.holdings)
+            if decision.step is Step.DROP_AUTHORITIES and not is_served:
+                decision = Decision(Step.NONE, "the server still shows another certificate")
+        self._say("waiting", decision.reason if decision.step is Step.NONE else "")
+        if decision.step is not Step.NONE:
             await self._take(decision, view, now)
         return decision
 
@@ -169,11 +173,13 @@ class Agent:
         """Take ``step`` now, whether or not it is due.
 
         Raises ClusterFailure or OSError; Conflict if somebody else has written meanwhile, or if a
-        new leaf would be signed by a CA that is not in every bundle yet.
+        new leaf would come too early: API servers must know its CA first.
         """
         view = await self._look()
-        if step is Step.ISSUE_LEAF and (view.holdings.signer is None or view.out_of_step):
-            raise Conflict("the CA has no key, or a caBundle does not hold it yet")
+        held = view.holdings
+        is_in_rotation = bool(view.injected) and held.issuer != held.newest
+        if step is Step.ISSUE_LEAF and (held.signer is None or view.out_of_step or is_in_rotation):
+            raise Conflict("a rotation of the CA must be finished first: 'usher certs issue' does")
         await self._take(Decision(step, "asked for"), view, self._wall())
 
     async def _look(self) -> _View:
@@ -229,10 +235,15 @@ class Agent:
             KEY: serving.pair.key,
             CA_CERTIFICATES: bundle(holdings.authorities),
         }
-        if not self._output.holds(files):
-            self._output.put(files)
-            expires = serving.leaf.not_valid_after_utc.isoformat()
-            _log.info("pair written", to=str(self._output), expires=expires)
+        try:
+            if not self._output.holds(files):
+                self._output.put(files)
+                expires = serving.leaf.not_valid_after_utc.isoformat()
+                _log.info("pair written", to=str(self._output), expires=expires)
+        except OSError as error:  # the bundles don't depend on it
+            self._say("output", f"the pair can't be written: {error}")
+        else:
+            self._say("output", "")
 
     async def _is_served(self, holdings: Holdings) -> bool:
         """Whether the server shows the leaf of the store; True if nobody is to look."""
@@ -254,10 +265,6 @@ class Agent:
         return True
 
     # --- words ----------------------------------------------------------------------------------
-
-    def explain(self, failure: ClusterFailure | OSError) -> None:
-        """Say what has failed, once until something else happens."""
-        self._say("failure", words(failure))
 
     def _say(self, topic: str, text: str) -> None:
         if text and self._said.get(topic) != text:

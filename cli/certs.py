@@ -484,7 +484,7 @@ def _run(work: Coroutine[Any, Any, ResultT]) -> ResultT:
             f"{str(error).rstrip('.')}. Outside of a cluster give --kubeconfig."
         ) from None
     except Conflict as conflict:
-        raise ClusterError(f"{conflict}. Somebody else is at work here; try again.") from None
+        raise ClusterError(f"{conflict}. If somebody else was at work, try again.") from None
     except (ClusterFailure, OSError) as failure:
         _fail(failure)
 

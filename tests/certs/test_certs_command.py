@@ -1,7 +1,9 @@
 """``usher certs`` on directories and served addresses."""
 
 import asyncio
+import importlib
 import json
+import re
 import ssl
 import threading
 from collections.abc import Iterator
@@ -220,3 +222,10 @@ def test_flags_may_stand_in_a_file_and_in_the_environment(usher: Usher) -> None:
     run = usher("certs", "issue", "--config", "usher.yaml")
     assert run.exit_code == 2
     assert "did you mean 'leaf-life'" in run.stderr
+
+
+def test_every_flag_that_the_page_names_exists() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "certificates.md").read_text(encoding="utf-8")
+    commands = [*group.commands.values(), importlib.import_module("cli.serve").command]
+    known = {flag for each in commands for option in each.params for flag in option.opts}
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page)) <= known

@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from certs.holdings import CA_CERTIFICATES, CA_KEY, CERTIFICATE, KEY, decode
+from certs.renewal import Step
+from cluster.failures import Conflict
 from tests.certs.world import Replica, World, settle
 
 _REPLICAS: Final = 3
@@ -165,3 +167,65 @@ def test_who_wakes_up_late_does_no_harm(awaits: int, index: int) -> None:
     world.check()
     settle(world, late, other)
     world.check_times()
+
+
+@pytest.mark.parametrize("hours", [-2, 2])
+@pytest.mark.parametrize("who", [[0], [0, 1, 2]])
+def test_clocks_that_are_two_hours_off_do_harm_no_longer_than_that(
+    hours: int, who: list[int]
+) -> None:
+    world = World()
+    replicas = [Replica(world, index) for index in range(_REPLICAS)]
+    for index in who:
+        replicas[index].offset = timedelta(hours=hours)
+    settle(world, *(replicas[index] for index in who))
+    for index in who:
+        replicas[index].offset = timedelta()
+    settle(world, *replicas)
+    _assert_all_is_well(world)
+
+
+def test_a_clock_that_was_just_set_is_not_believed() -> None:
+    world = World()
+    replica = Replica(world, 0)
+    settle(world, replica)
+    replica.offset = timedelta(days=100)
+    decision = replica.finish()
+    assert decision is not None
+    assert "jumped" in decision.reason
+    replica.offset = timedelta()
+    before = world.version
+    settle(world, replica)
+    assert world.version == before
+
+
+def test_bundles_are_repaired_where_the_pair_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError("no room")
+
+    world = World()
+    replica = Replica(world, 0)
+    monkeypatch.setattr("tests.certs.world._Output.put", fail)
+    settle(world, replica)
+    world.empty(0)
+    settle(world, replica)
+    assert world.bundles[0] == decode(world.files).authorities
+    assert world.served == {}
+
+
+def test_no_leaf_is_forced_in_the_middle_of_a_rotation() -> None:
+    world = World()
+    replica = Replica(world, 0)
+    settle(world, replica)
+    replica.force(Step.ADD_AUTHORITY)
+    before = world.version
+    for _ in range(2):  # before the bundles are written, and after
+        with pytest.raises(Conflict):
+            replica.force(Step.ISSUE_LEAF)
+        replica.finish()
+    assert world.version == before
+    settle(world, replica)
+    replica.force(Step.ISSUE_LEAF)
+    assert world.version > before

@@ -3,6 +3,7 @@
 import base64
 import itertools
 from collections.abc import Coroutine, Generator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ from cryptography import x509
 from certs.agent import Agent, Settings
 from certs.holdings import CERTIFICATE, Files, bundle, decode, has_signed, is_valid
 from certs.injection import Injected, Target
-from certs.renewal import Decision
+from certs.renewal import Decision, Step
 from certs.store import Stored
 from cluster.failures import Conflict
 from cluster.resources import MUTATING_CONFIGURATIONS, VALIDATING_CONFIGURATIONS
@@ -183,6 +184,13 @@ class Replica:
         except Conflict:
             self._running = None
         return None
+
+    def force(self, step: Step) -> None:
+        """Take ``step``, as ``usher certs rotate`` does."""
+        forcing = self.agent.force(step)
+        with suppress(StopIteration):
+            while True:
+                forcing.send(None)
 
     def finish(self) -> Decision | None:
         """Go on to the end of the tick."""
