@@ -77,17 +77,16 @@ def test_who_waits_at_the_end() -> None:
 
 
 def test_a_failure_that_goes_on_does_not_begin_again() -> None:
-    again = [
-        {"afterSeconds": after, "nodes": ["a-000"], "state": "unreachable"} for after in (0, 60)
-    ]
-    assert len(course(*again).departures) == 1
+    patient = [pod("a-000", 0, 90 * SECOND)]
+    events = [Change(START + n * SECOND, ("a-000",), Health.UNREACHABLE) for n in (0, 60)]
+    found = simulate(snapshot(CLUSTER, patient), events, START, HOUR)
+    assert [item.time for item in found.departures] == [START + 90 * SECOND]
 
 
 def test_the_end_of_time_is_an_end() -> None:
-    end = START.max.replace(tzinfo=START.tzinfo) - HOUR
-    seen = snapshot(nodes(A, 9, 2, since=end), budgets={})
-    found = simulate(with_full_budgets(seen, end, DEFAULTS), [], end, HOUR)
-    assert len(found.departures) == 2
+    late = START.max.replace(tzinfo=START.tzinfo) - 5 * SECOND
+    seen = with_full_budgets(snapshot(nodes(A, 9, 2, since=late)), late, DEFAULTS)
+    assert len(simulate(seen, [], late, 5 * SECOND).departures) == 1
 
 
 @pytest.mark.parametrize(
