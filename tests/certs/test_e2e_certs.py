@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from click.testing import CliRunner
 
-from certs.holdings import CERTIFICATE
+from certs.holdings import CERTIFICATE, decode
 from cli.main import main
 from tests.certs.programs import CONFIGURATIONS, IDENTITY, PLACE, SECRET, Program, Site
 from tests.controlplane import ControlPlane, Mode, NoToolchainError
@@ -167,6 +167,26 @@ def _usher(site: Site, *arguments: str) -> tuple[int, str]:
     program: Any = SimpleNamespace(name="usher", main=main)
     run = CliRunner().invoke(program, ["certs", first, *PLACE, *site.as_agent(), *more])
     return run.exit_code, run.stdout
+
+
+def test_a_directory_may_be_the_store(site: Site, tmp_path: Path) -> None:
+    flags = ("--dir", str(tmp_path), *PLACE[2:], *site.as_agent(), "--name", "localhost")
+    site.run("certs", "agent", *flags)
+
+    def agrees() -> bool:
+        held = decode(
+            {name: _content(tmp_path / name) for name in ("ca.crt", "tls.crt", "tls.key")}
+        )
+        return held.issuer is not None and site.bundles() == [set(held.authorities)] * 2
+
+    eventually(agrees, "the bundles hold the CA of the directory")
+    site.empty_bundles()
+    eventually(agrees, "the bundles are repaired")
+    assert site.plane.request("GET", SECRET)[0] == 404
+
+
+def _content(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""
 
 
 def test_a_missing_permission_is_named(site: Site) -> None:
