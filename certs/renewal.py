@@ -180,7 +180,7 @@ def _may_wait(holdings: Holdings, now: datetime) -> bool:
 def _retired(holdings: Holdings, now: datetime, lives: Lives) -> Iterator[x509.Certificate]:
     """CAs of which no valid leaf is left: they signed nothing after their successor was made."""
     for newer, older in zip(holdings.authorities, holdings.authorities[1:], strict=False):
-        if older == holdings.issuer and not now >= older.not_valid_after_utc:
+        if older == holdings.issuer and now < older.not_valid_after_utc:
             continue
         if now >= min(issued_at(newer) + lives.leaf, older.not_valid_after_utc):
             yield older
