@@ -28,11 +28,17 @@ _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/nam
 _DEFAULT_NAMESPACE: Final = "kube-system"
 
 
+_EPILOG: Final = """\b
+Examples:
+  usher controller --kubeconfig ~/.kube/config
+  usher controller --log-format json
+"""
+
+
 @click.command(
     name="controller",
     context_settings=CONTEXT_SETTINGS,
-    epilog="Example: usher controller --kubeconfig ~/.kube/config  ·  in a cluster: "
-    "usher controller --log-format json",
+    epilog=_EPILOG,
 )
 @click.option(
     "--kubeconfig",
@@ -69,7 +75,6 @@ _DEFAULT_NAMESPACE: Final = "kube-system"
 )
 @click.option(
     "--concurrency",
-    "workers",
     type=click.IntRange(1, 64),
     default=Settings.workers,
     help="How many targets are worked on at once.",
@@ -136,7 +141,12 @@ def command(*, log_format: str, log_level: str, **flags: Any) -> None:
 
 
 def _settings(
-    *, leader_elect: bool, lease_name: str, lease_namespace: str | None, **flags: Any
+    *,
+    concurrency: int,
+    leader_elect: bool,
+    lease_name: str,
+    lease_namespace: str | None,
+    **flags: Any,
 ) -> Settings:
     terms = Terms(*map(flags.pop, ("lease_duration", "renew_deadline", "retry_period")))
     if not terms.retry < terms.renew < terms.duration:
@@ -155,6 +165,7 @@ def _settings(
         identity=f"{socket.gethostname()}_{uuid.uuid4()}",
         lease=Key(lease_namespace or _own_namespace(), lease_name) if leader_elect else None,
         terms=terms,
+        workers=concurrency,
         extras=extras,
         **flags,
     )

@@ -56,10 +56,16 @@ def _size(_: click.Context, __: click.Parameter, value: str) -> int:
     return int(found[1]) * _UNITS[found[2]]
 
 
+_EPILOG: Final = """\b
+Examples:
+  usher serve --self-signed
+  usher serve --tls-cert /certs/tls.crt --tls-key /certs/tls.key --log-format json
+"""
+
+
 @click.command(
     context_settings=CONTEXT_SETTINGS,
-    epilog="Example: usher serve --self-signed  ·  in a cluster: usher serve "
-    "--tls-cert /certs/tls.crt --tls-key /certs/tls.key --log-format json",
+    epilog=_EPILOG,
 )
 @click.option(
     "--bind",

@@ -13,7 +13,16 @@ from cli.main import usher as group
 from tests.cli.conftest import Usher
 
 ROOT: Final = Path(__file__).parents[2]
-COMMANDS: Final = ("crds", "explain", "plan", "replay", "validate")
+COMMANDS: Final = (
+    "controller",
+    "crds",
+    "explain",
+    "nodes",
+    "plan",
+    "replay",
+    "serve",
+    "validate",
+)
 
 
 def _command(name: str) -> click.Command:

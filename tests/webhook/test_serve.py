@@ -88,7 +88,7 @@ def test_a_port_in_use_is_told(pair: list[str], flag: str, workers: str) -> None
 
 def test_help_has_units_and_an_example() -> None:
     output = attempt("--help").output
-    assert "Example: usher serve" in output
+    assert "usher serve --self-signed" in output
     for word in ("Seconds", "bytes", "Processes", "[default: 9443"):
         assert word in output
 
