@@ -13,7 +13,7 @@ from rules.catalog import GUARDS
 from rules.times import format_time, parse_time
 from tests.cases import NOW, Case, Wanted
 from tests.e2e.api import Answer, Cause, Object
-from tests.e2e.cluster import Cluster, is_namespaced, resource_of
+from tests.e2e.cluster import Cluster, is_namespaced, path_of, resource_of
 from tests.e2e.times import now, shifted
 from tests.e2e.usher import WEBHOOK
 
@@ -68,12 +68,17 @@ def _unique(document: Object, namespace: str) -> str:
 
 
 def write(cluster: Cluster, namespace: str, case: Case) -> Answer:
-    """Make the write of a case."""
+    """Make the write of a case; what is in no namespace does not stay, as others would see it."""
     new, stored = documents(case)
     store(cluster, namespace, new, stored)
     if stored is None:
-        return cluster.create(namespace, new)
-    return cluster.replace(namespace, new, case.subresource)
+        answer = cluster.create(namespace, new)
+    else:
+        answer = cluster.replace(namespace, new, case.subresource)
+    if not is_namespaced(new) and (stored or answer.ok):
+        path = path_of(new, namespace, new["metadata"]["name"])
+        assert cluster.api("DELETE", path).ok
+    return answer
 
 
 def check(cluster: Cluster, case: Case, answer: Answer) -> None:
