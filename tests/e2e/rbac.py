@@ -7,8 +7,10 @@ from typing import Final
 
 from tests.e2e.api import Object
 from tests.e2e.cluster import Cluster
+from tests.e2e.waiting import eventually
 
 _RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
+_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 WRITE_STATUS: Final[Object] = {
     "apiGroups": ["lifecycle.k8s.io"],
     "resources": ["evictions/status", "evictionrequests/status"],
@@ -66,6 +68,7 @@ def grant(cluster: Cluster, namespace: str, user: str, *rules: Object) -> None:
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
     }
     assert cluster.api("POST", f"{path}/rolebindings", binding).ok
+    _wait_for(cluster, namespace, user, rules)
 
 
 def grant_everywhere(cluster: Cluster, user: str, *rules: Object) -> None:
@@ -83,3 +86,27 @@ def grant_everywhere(cluster: Cluster, user: str, *rules: Object) -> None:
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
     }
     assert cluster.api("POST", f"{_RBAC}/clusterrolebindings", binding).ok
+    _wait_for(cluster, "", user, rules)
+
+
+def _wait_for(cluster: Cluster, namespace: str, user: str, rules: Sequence[Object]) -> None:
+    """Wait until the authorizer, which follows a watch, knows of it."""
+    for rule in rules:
+        what = f"{user} has {rule}"
+        eventually(lambda rule=rule: _has(cluster, namespace, user, rule), what)
+
+
+def _has(cluster: Cluster, namespace: str, user: str, rule: Object) -> bool:
+    resource, _, subresource = rule["resources"][0].partition("/")
+    attributes = {
+        "namespace": namespace,
+        "group": rule["apiGroups"][0],
+        "resource": resource,
+        "subresource": subresource,
+        "verb": rule["verbs"][0],
+        "name": rule.get("resourceNames", [""])[0],
+    }
+    review = {"spec": {"user": user, "resourceAttributes": attributes}}
+    answer = cluster.api("POST", _REVIEWS, review)
+    assert answer.ok, answer.message
+    return bool(answer.body["status"]["allowed"])
