@@ -53,7 +53,7 @@ fast-tests: setup
 
 e2e: setup ## Tests on real API servers, and against the oracle (builds them on first use)
 	$(BIN)/python -m tests.controlplane build
-	$(BIN)/pytest -m "e2e or slow"
+	$(BIN)/pytest -n auto --dist loadfile -m "e2e or slow"
 
 fix: setup ## Format, and mend what can be mended automatically
 	$(BIN)/ruff format $(CODE)
