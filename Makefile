@@ -48,7 +48,7 @@ layers: setup
 	$(BIN)/lint-imports
 
 fast-tests: setup
-	$(BIN)/pytest -n auto -m "not e2e and not slow" --cov --cov-report=
+	$(BIN)/pytest -n auto -m "not e2e and not slow" --cov=rules --cov-report=
 	$(BIN)/coverage report --include='rules/*' --fail-under=100 --skip-covered
 
 e2e: setup ## Tests on real API servers, and against the oracle (builds them on first use)

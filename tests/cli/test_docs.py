@@ -87,6 +87,7 @@ def _shell(script: str, directory: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", _blocks("sh"), ids=lambda script: script.splitlines()[-1])
 def test_every_shell_block_runs(repository: Path, script: str) -> None:
     run = _shell(script, repository)

@@ -396,6 +396,7 @@ def test_answers_come_while_requests_still_do() -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_recording(tmp_path: Path) -> None:
     recording = tmp_path / "requests.jsonl"
     line = _lines(_request(intent="x"))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -127,6 +128,7 @@ def _has_ended(eviction: Document) -> bool:
     return any(c["status"] == "True" for c in eviction["status"]["conditions"])
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.randoms(use_true_random=False))
 def test_every_eviction_ends_within_its_bound(chance: random.Random) -> None:
@@ -138,6 +140,7 @@ def test_every_eviction_ends_within_its_bound(chance: random.Random) -> None:
         assert trial.ends.get(name, HORIZON) - created <= trial.bound()
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.randoms(use_true_random=False), st.integers(1, 90))
 def test_with_a_deadline_every_eviction_ends_in_time_and_none_follows(

@@ -158,6 +158,7 @@ def large(unhealthy: int, *, requested: bool) -> NodeHealthSnapshot:
     return with_full_budgets(NodeHealthSnapshot(listed, pods, requests), START, DEFAULTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("requested", [False, True], ids=["nobody-asked", "all-asked"])
 @pytest.mark.parametrize(
     ("unhealthy", "turns"),

@@ -169,6 +169,7 @@ def test_an_unfinished_handshake_is_ended(tmp_path: Path, monkeypatch: pytest.Mo
             pass
 
 
+@pytest.mark.slow
 def test_a_client_that_reads_nothing_is_given_nothing_more(
     site: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
