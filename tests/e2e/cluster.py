@@ -34,6 +34,10 @@ _SERVED: Final = (
 )
 
 
+_numbers = itertools.count(1)
+"""Of namespaces: one webhook may judge for several clusters of a mode, one after the other."""
+
+
 def resource_of(document: Object) -> str:
     """The resource under which objects of this kind are written."""
     return _RESOURCES[document["kind"]]
@@ -51,7 +55,6 @@ class Cluster:
         self.plane = plane
         self.api = Api(plane)
         self.etcd = Etcd(plane)
-        self._numbers = itertools.count(1)
 
     @property
     def is_native(self) -> bool:
@@ -73,7 +76,7 @@ class Cluster:
     def new_namespace(self, labels: Mapping[str, str] | None = None) -> str:
         """Create a namespace that nobody else uses; return its name."""
         mode = self.plane.mode.replace(".", "-")
-        name = f"{mode}-{next(self._numbers)}"
+        name = f"{mode}-{next(_numbers)}"
         body = {"metadata": {"name": name, "labels": dict(labels or {})}}
         answer = self.api("POST", "/api/v1/namespaces", body)
         assert answer.ok, answer.message

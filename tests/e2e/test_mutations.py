@@ -10,8 +10,8 @@ import pytest
 from rules.api import RESPONDERS_ANNOTATION
 from rules.policies import POLICY_API_VERSION, POLICY_GROUP
 from tests.e2e import rbac
-from tests.e2e.api import Object
-from tests.e2e.cluster import Cluster
+from tests.e2e.api import APPLY, Object
+from tests.e2e.cluster import Cluster, path_of
 from tests.e2e.objects import FIRST, SECOND, eviction, pod, request
 from tests.e2e.usher import Usher, running_usher
 from tests.e2e.waiting import eventually
@@ -152,6 +152,18 @@ def test_a_request_gets_the_uid_of_the_live_pod(mutating: Cluster, namespace: st
     answer = mutating.create(namespace, document)
     assert answer.ok, answer.message
     assert answer.body["spec"]["target"]["pod"]["uid"] == created.body["metadata"]["uid"]
+
+
+def test_an_applied_request_gets_it_too_and_keeps_it(mutating: Cluster, namespace: str) -> None:
+    uid = mutating.create(namespace, pod()).body["metadata"]["uid"]
+    document = request()
+    del document["spec"]["target"]["pod"]["uid"]
+    path = path_of(document, namespace, document["metadata"]["name"])
+    for _ in range(2):
+        query = "?fieldManager=drainer"
+        answer = mutating.api("PATCH", f"{path}{query}", document, content_type=APPLY)
+        assert answer.ok, answer.message
+        assert answer.body["spec"]["target"]["pod"]["uid"] == uid
 
 
 def test_a_request_for_no_pod_is_refused_as_before(mutating: Cluster, namespace: str) -> None:
