@@ -13,6 +13,8 @@ from certs.renewal import Step
 from cluster.failures import Conflict
 from tests.certs.world import Replica, World, settle
 
+pytestmark = pytest.mark.slow
+
 _REPLICAS: Final = 3
 _WHO: Final = st.integers(0, _REPLICAS - 1)
 _SPANS: Final = [

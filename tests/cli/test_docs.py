@@ -17,6 +17,8 @@ from cli.main import usher as group
 from tests.cli.conftest import Usher
 from tests.cli.test_validate import EVICTION, HEARTBEAT, REQUEST
 
+pytestmark = pytest.mark.slow
+
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
 SCHEMAS: Final = Path(__file__).parent / "schemas"
@@ -87,7 +89,6 @@ def _shell(script: str, directory: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("script", _blocks("sh"), ids=lambda script: script.splitlines()[-1])
 def test_every_shell_block_runs(repository: Path, script: str) -> None:
     run = _shell(script, repository)

@@ -14,6 +14,8 @@ from tests.cli.conftest import Usher
 from tests.examples.responding import EXAMPLES, documents
 from tests.examples.shell import blocks, page, run_shell
 
+pytestmark = pytest.mark.slow
+
 PAGE: Final = page("responders.md")
 NOW: Final = "2026-07-01T12:02:00Z"
 

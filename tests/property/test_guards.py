@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ from rules.request import Judged, Operation, Request, User
 from rules.rule import Enforcement
 from rules.times import parse_time
 from tests.differential.generator import UIDS, Case, Generator
+
+pytestmark = pytest.mark.slow
 
 OURS: Final = "system:serviceaccount:usher-system:usher-controller"
 ONCALL: Final = "oncall"

@@ -5,6 +5,7 @@ import json
 from contextlib import suppress
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +21,8 @@ from tests.property.test_decode import DOCUMENTS
 from tests.rules.json_patch import apply_patch
 from tests.rules.revising import ANNOTATION, UID, Json, facts, policy, read, request, revise
 from tests.vectors import BUILT_IN_ONLY
+
+pytestmark = pytest.mark.slow
 
 NAMES = st.sampled_from([f"{chr(97 + number)}.acme.io/x" for number in range(14)])
 ENTRIES = st.lists(
