@@ -6,6 +6,7 @@ from typing import Any, Final
 import click
 
 from cli.exits import InputError
+from cli.node_rates import limits_from, node_rate_options
 from cli.options import CONTEXT_SETTINGS, common_options, now_option
 from cli.zones import as_json, svg, text
 from cli.zones.outlook import Outlook
@@ -13,7 +14,7 @@ from cli.zones.reading import Dump, read_dump, read_timeline
 from controller import simulation
 from controller.planning.node_health import plan_node_health
 from controller.simulation import Timeline, TimelineError, changes, with_full_budgets
-from controller.zones import DEFAULTS, Limits
+from controller.zones import Limits
 from webhook.review import printable
 
 _EPILOG: Final = """\b
@@ -33,7 +34,6 @@ States are ready, not-ready and unreachable; an event may also name its nodes: [
 
 Exit codes: 0 shown, 2 bad usage or input, 3 internal failure.
 """
-_RATE: Final = click.FloatRange(0, 1000)
 
 
 @click.command(name="nodes", context_settings=CONTEXT_SETTINGS, epilog=_EPILOG)
@@ -50,30 +50,7 @@ _RATE: Final = click.FloatRange(0, 1000)
     default="text",
     help="How to show it; 'svg' is a picture.",
 )
-@click.option(
-    "--node-eviction-rate",
-    type=_RATE,
-    default=DEFAULTS.eviction_rate,
-    help="Nodes per second that are evicted in a zone.",
-)
-@click.option(
-    "--secondary-node-eviction-rate",
-    type=_RATE,
-    default=DEFAULTS.secondary_eviction_rate,
-    help="Nodes per second in a partly disrupted zone of a large cluster.",
-)
-@click.option(
-    "--unhealthy-zone-threshold",
-    type=click.FloatRange(0, 1, min_open=True),
-    default=DEFAULTS.unhealthy_zone_threshold,
-    help="Fraction of unhealthy nodes from which on a zone is partly disrupted.",
-)
-@click.option(
-    "--large-cluster-size-threshold",
-    type=click.IntRange(min=0),
-    default=DEFAULTS.large_cluster_size_threshold,
-    help="Nodes up to which a cluster is small: no evictions in partly disrupted zones.",
-)
+@node_rate_options
 @now_option
 @common_options
 def command(
@@ -84,12 +61,7 @@ def command(
     Each FILE is a dump of nodes and, if it is to be known what is on them, of pods; with pods
     missing, each node is taken to have one that tolerates failures for 300 seconds.
     """
-    limits = Limits(
-        flags["node_eviction_rate"],
-        flags["secondary_node_eviction_rate"],
-        flags["unhealthy_zone_threshold"],
-        flags["large_cluster_size_threshold"],
-    )
+    limits = limits_from(flags)
     if simulate == "-" and "-" in files:
         raise InputError("--simulate -: standard input can be read only once")
     outlook = _outlook(read_dump(files), simulate, now, limits)
