@@ -10,8 +10,19 @@ from typing import Final
 import structlog
 
 from certs.handshake import Address, look
-from certs.holdings import CA_CERTIFICATES, CERTIFICATE, KEY, Holdings, bundle, decode, encode
+from certs.holdings import (
+    CA_CERTIFICATES,
+    CERTIFICATE,
+    KEY,
+    Holdings,
+    Serving,
+    bundle,
+    decode,
+    encode,
+    is_valid,
+)
 from certs.injection import Bundles, Injected
+from certs.metrics import CA, LEAF, Metrics
 from certs.renewal import DEFAULT_LIVES, Decision, Lives, Step, after, decide
 from certs.store import DirectoryStore, Store, Stored
 from cluster.failures import ClusterFailure, Conflict, Denied
@@ -25,11 +36,17 @@ RETRY_SECONDS: Final = 1.0
 """After a failure, doubled with every further one …"""
 LONGEST_PAUSE_SECONDS: Final = 60.0
 """… up to this: operations ask for a check every minute."""
+STUCK_SECONDS: Final = 300.0
+"""No look takes so long, nor the pause before it: a handful of requests of at most 30 s each, two
+handshakes, and the longest pause. Our own choice."""
 _DONE: Final = {
     Step.ADD_AUTHORITY: "CA issued",
     Step.ISSUE_LEAF: "certificate issued",
     Step.DROP_AUTHORITIES: "older CAs dropped",
 }
+_IN_THE_WAY: Final = ("failure", "flaws", "output")
+"""Topics of warnings that say why there is no pair."""
+_ISSUES: Final = {Step.ADD_AUTHORITY: CA, Step.ISSUE_LEAF: LEAF}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +113,9 @@ class Agent:
         self._agreed: tuple[object, float] = (None, 0.0)
         self._seen_served: object = None
         self._said: dict[str, str] = {}
+        self._delivered: Serving | None = None
+        self._beat = steady()
+        self.metrics = Metrics(has_server=settings.served is not None)
 
     # --- running --------------------------------------------------------------------------------
 
@@ -104,10 +124,12 @@ class Agent:
         _log.info("looking after certificates", store=str(self._store), names=self._settings.names)
         failures = 0
         while True:
+            self._beat = self._steady()
             try:
                 moved = await self._moved()
             except (ClusterFailure, OSError) as failure:
                 failures += 1
+                self.metrics.failures.labels("look", kind_of(failure)).inc()
                 self._say("failure", words(failure))
                 doubled = RETRY_SECONDS * 2.0 ** min(failures - 1, 10)
                 await asyncio.sleep(min(doubled, LONGEST_PAUSE_SECONDS))
@@ -145,6 +167,8 @@ class Agent:
         Raises ClusterFailure or OSError; Conflict if somebody else was faster.
         """
         view = await self._look()
+        self.metrics.show(view.holdings)
+        self.metrics.show_bundles(view.injected, view.out_of_step)
         now = self._wall()
         if self._has_jumped(now):
             return Decision(Step.NONE, "the clock has jumped; looking again")
@@ -190,6 +214,8 @@ class Agent:
     async def _take(self, decision: Decision, view: _View, now: datetime) -> None:
         holdings = view.after(decision.step, now, self._settings)
         await self._store.write(view.stored, encode(holdings))
+        if decision.step in _ISSUES:
+            self.metrics.issued.labels(_ISSUES[decision.step]).inc()
         _log.info(
             _DONE[decision.step],
             reason=decision.reason,
@@ -202,6 +228,7 @@ class Agent:
         authorities = view.holdings.authorities
         for each in view.out_of_step:
             await self._bundles.write(each, authorities)
+            self.metrics.bundle_writes.inc()
             _log.info("caBundle written", configuration=str(each.target), cas=len(authorities))
 
     def _agreed_for(self, view: _View) -> timedelta | None:
@@ -228,7 +255,10 @@ class Agent:
         flaws = "; ".join(holdings.flaws)
         self._say("flaws", f"unusable, will be replaced: {flaws}" if flaws else "")
         serving = holdings.serving
-        if self._output is None or serving is None or not holdings.serves(now):
+        if serving is None or not holdings.serves(now):
+            return
+        if self._output is None:
+            self._delivered = serving
             return
         files = {
             CERTIFICATE: serving.pair.certificate,
@@ -241,8 +271,10 @@ class Agent:
                 expires = serving.leaf.not_valid_after_utc.isoformat()
                 _log.info("pair written", to=str(self._output), expires=expires)
         except OSError as error:  # the bundles don't depend on it
+            self.metrics.failures.labels("output", kind_of(error)).inc()
             self._say("output", f"the pair can't be written: {error}")
         else:
+            self._delivered = serving
             self._say("output", "")
 
     async def _is_served(self, holdings: Holdings) -> bool:
@@ -250,9 +282,11 @@ class Agent:
         address, serving = self._settings.served, holdings.serving
         if address is None or serving is None or self._seen_served == serving.leaf:
             return True
+        self.metrics.served.set(0)
         try:
             shown = await look(address, bundle(holdings.authorities), serving.names[0])
         except OSError as error:
+            self.metrics.failures.labels("handshake", kind_of(error)).inc()
             self._say("served", f"no handshake with {address}: {error}")
             return False
         if shown.leaf != serving.leaf or shown.problem:
@@ -260,9 +294,26 @@ class Agent:
             self._say("served", f"{address} does not serve the certificate yet: {what}")
             return False
         self._seen_served = serving.leaf
+        self.metrics.served.set(1)
         self._say("served", "")
         _log.info("certificate served", address=str(address))
         return True
+
+    # --- what others want to know ---------------------------------------------------------------
+
+    def not_live(self) -> list[str]:
+        """Why the process should be restarted; empty if it should not."""
+        silent = self._steady() - self._beat
+        return [f"the agent hangs: silent for {silent:.0f} s"] if silent > STUCK_SECONDS else []
+
+    def not_ready(self) -> list[str]:
+        """Why no server should start yet; empty if it finds a pair that clients accept."""
+        serving = self._delivered
+        if serving is None:
+            return list(filter(None, map(self._said.get, _IN_THE_WAY))) or ["there is no pair yet"]
+        if not is_valid(serving.leaf, self._wall()):
+            return ["the pair is not valid at present"]
+        return []
 
     # --- words ----------------------------------------------------------------------------------
 
@@ -277,6 +328,11 @@ def words(failure: ClusterFailure | OSError) -> str:
     if isinstance(failure, Denied) and not failure.is_terminating:
         return f"the permission to {failure.permission} is missing: {failure}"
     return str(failure)
+
+
+def kind_of(failure: ClusterFailure | OSError) -> str:
+    """The kind of a failure, as metrics name it: OSErrors are one kind, whatever their number."""
+    return type(failure).__name__ if isinstance(failure, ClusterFailure) else OSError.__name__
 
 
 def _expiry(holdings: Holdings, step: Step) -> str:

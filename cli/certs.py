@@ -1,10 +1,11 @@
 """``usher certs``: CA and serving certificate, in a Secret or in a directory."""
 
 import asyncio
+import errno
 import json
 import re
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
 import click
+import structlog
 
 from certs.agent import Agent, Settings, words
 from certs.handshake import Address, look
@@ -22,17 +24,21 @@ from certs.issue import check_name
 from certs.renewal import DEFAULT_LIVES, Lives, Step
 from certs.store import DirectoryStore, SecretStore, Store
 from cli.exits import VIOLATIONS, ClusterError, InputError
-from cli.options import CONTEXT_SETTINGS, ENVIRONMENT_PREFIX, common_options
+from cli.options import CONTEXT_SETTINGS, ENVIRONMENT_PREFIX, common_options, health_options
 from cluster import clock
 from cluster.client import Cluster, ConfigurationError
 from cluster.failures import ClusterFailure, Conflict
 from cluster.key import Key
 from cluster.resources import MUTATING_CONFIGURATIONS, VALIDATING_CONFIGURATIONS
+from controller.health import serving
 from webhook import logs
+
+_log = structlog.get_logger()
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_EVERY_ADDRESS: Final = ("0.0.0.0", "::")  # noqa: S104 - the kubelet calls from outside
 _USER_AGENT: Final = "usher-certs"
 
 
@@ -309,12 +315,22 @@ def issue(*, log_format: str, log_level: str, **flags: Any) -> None:
     help="Where the pair is served: a handshake tells whether a new one has arrived, and no CA is "
     "dropped before.",
 )
+@health_options(_EVERY_ADDRESS, None)
 @common_options
-def agent(*, served: Address | None, log_format: str, log_level: str, **flags: Any) -> None:
+def agent(
+    *,
+    served: Address | None,
+    health_bind: tuple[str, ...],
+    health_port: int | None,
+    log_format: str,
+    log_level: str,
+    **flags: Any,
+) -> None:
     """Keep certificates and caBundles as they should be, until SIGTERM.
 
     Run one beside every webhook: they agree among themselves. With --secret, the pair is kept there
-    and written to --dir for 'usher serve'; without, --dir is all there is.
+    and written to --dir for 'usher serve'; without, --dir is all there is. With --health-port it
+    serves /livez, /readyz (the pair is there) and /metrics over plain HTTP.
     """
     place = _place(flags)
     settings = Settings(_names(flags), _lives(flags), served)
@@ -324,7 +340,7 @@ def agent(*, served: Address | None, log_format: str, log_level: str, **flags: A
         async with place.opened() as at:
             output = DirectoryStore(place.directory) if place.secret and place.directory else None
             running = Agent(at.store, at.bundles, settings, at.wall, output=output)
-            await _until_signal(running.run())
+            await _until_signal(_run_visibly(running, health_bind, health_port))
 
     _run(work())
 
@@ -490,10 +506,29 @@ def _run(work: Coroutine[Any, Any, ResultT]) -> ResultT:
 
 
 def _fail(failure: ClusterFailure | OSError) -> NoReturn:
+    if isinstance(failure, OSError) and failure.errno == errno.EADDRINUSE:
+        raise InputError(f"{failure.strerror}. Choose another --health-port.") from None
     if isinstance(failure, OSError) and failure.filename is not None:
         raise InputError(f"{failure.filename}: {failure.strerror}") from None
     text = words(failure) or type(failure).__name__
     raise ClusterError(f"{text}. See docs/certificates.md.") from None
+
+
+async def _run_visibly(agent: Agent, hosts: Sequence[str], port: int | None) -> None:
+    """Run ``agent``, and answer the kubelet and Prometheus if ``port`` is given."""
+    if port is None:
+        await agent.run()
+        return
+    questions = serving(
+        hosts,
+        port,
+        not_live=agent.not_live,
+        not_ready=agent.not_ready,
+        registry=agent.metrics.registry,
+    )
+    async with questions as addresses:
+        _log.info("answering", health=addresses)
+        await agent.run()
 
 
 async def _until_signal(work: Coroutine[Any, Any, None]) -> None:

@@ -64,8 +64,8 @@ PORT: Final = click.IntRange(0, 65535)
 """A port to listen on; 0 takes a free one."""
 
 
-def health_options(hosts: Sequence[str], port: int) -> Callable[[CommandT], CommandT]:
-    """Add ``--health-bind`` and ``--health-port``, with these defaults."""
+def health_options(hosts: Sequence[str], port: int | None) -> Callable[[CommandT], CommandT]:
+    """Add ``--health-bind`` and ``--health-port``, with these defaults; None: not served."""
     bind_option = click.option(
         "--health-bind",
         multiple=True,
@@ -77,7 +77,8 @@ def health_options(hosts: Sequence[str], port: int) -> Callable[[CommandT], Comm
         "--health-port",
         type=PORT,
         default=port,
-        help="Port of /livez, /readyz and /metrics, plain HTTP; 0 takes a free one.",
+        help="Port of /livez, /readyz and /metrics, plain HTTP; 0 takes a free one."
+        + ("" if port is not None else "  [default: not served]"),
     )
     return lambda command: bind_option(port_option(command))
 
