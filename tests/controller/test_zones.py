@@ -1,67 +1,17 @@
-"""Each sentence of Kubernetes' "Rate limits on eviction" about states and rates; corner cases."""
+"""States and rates of zones, and what is read from a node."""
 
 from datetime import timedelta
 from typing import Any, Final
 
 import pytest
 
-from controller.zones import DEFAULTS, Health, Limits, Node, NodeObject, Zone, ZoneState, assess
+from controller.zones import DEFAULTS, Health, Limits, Node, NodeObject, Zone, assess
 from rules.decode import decode_model
 from rules.times import format_time
-from tests.controller.nodes import START, A, B, C, nodes
+from tests.controller.nodes import START, A, B, nodes
 
-NORMAL, PARTIAL, FULL = ZoneState.NORMAL, ZoneState.PARTIAL, ZoneState.FULL
 REGION: Final = "topology.kubernetes.io/region"
 ZONE: Final = "topology.kubernetes.io/zone"
-
-# sentence → nodes, unhealthy nodes of the zones a, b, …; wanted state and rate of the zone a
-SENTENCES: Final = {
-    "in most cases the eviction rate is 0.1 per second": ([(20, 3), (20, 0)], NORMAL, 0.1),
-    "the behaviour changes when nodes in a zone become unhealthy": (
-        [(100, 60), (100, 0)],
-        PARTIAL,
-        0.01,
-    ),
-    "if the fraction is at least 0.55 the rate is reduced": ([(100, 55), (100, 0)], PARTIAL, 0.01),
-    "below 0.55 it is not": ([(100, 54), (100, 0)], NORMAL, 0.1),
-    "at 0.55 of 20 nodes, where the fraction is not exact": ([(20, 11), (40, 0)], PARTIAL, 0.01),
-    "if the cluster is small evictions are stopped": ([(20, 12), (20, 0)], PARTIAL, 0.0),
-    "a cluster of 50 nodes is small": ([(20, 12), (30, 0)], PARTIAL, 0.0),
-    "otherwise, with 51, the rate is reduced to 0.01 per second": (
-        [(20, 12), (31, 0)],
-        PARTIAL,
-        0.01,
-    ),
-    "the cluster counts, not the zone": ([(5, 3), (100, 0)], PARTIAL, 0.01),
-    "policies are per zone: another partitioned zone does not matter": (
-        [(20, 1), (20, 20), (20, 15)],
-        NORMAL,
-        0.1,
-    ),
-    "without several zones the fraction of the cluster counts": ([(100, 55)], PARTIAL, 0.01),
-    "if all nodes in a zone are unhealthy the rate is the normal one": (
-        [(20, 20), (20, 19)],
-        FULL,
-        0.1,
-    ),
-    "even in a small cluster": ([(2, 2), (2, 1)], FULL, 0.1),
-    "if all zones are completely unhealthy nothing is evicted": ([(20, 20), (5, 5)], FULL, 0.0),
-    "which is so in a cluster of one zone, too": ([(100, 100)], FULL, 0.0),
-    "and in a cluster of one node": ([(1, 1)], FULL, 0.0),
-    "when some nodes reappear, the remaining ones are evicted": ([(20, 20), (5, 4)], FULL, 0.1),
-    "when they reappear in the zone itself": ([(60, 59), (5, 5)], PARTIAL, 0.01),
-}
-
-
-@pytest.mark.parametrize(("zones", "state", "rate"), SENTENCES.values(), ids=SENTENCES)
-def test_the_reference(zones: list[tuple[int, int]], state: ZoneState, rate: float) -> None:
-    listed = [
-        n for zone, counts in zip((A, B, C), zones, strict=False) for n in nodes(zone, *counts)
-    ]
-    status = assess(listed)
-    assert (status.zones[A].state, status.zones[A].rate) == (state, rate)
-    assert status.zones[A].unhealthy_fraction == zones[0][1] / zones[0][0]
-    assert status.is_down == all(total == unhealthy for total, unhealthy in zones)
 
 
 def test_the_defaults_are_those_of_the_node_controller() -> None:
