@@ -24,6 +24,9 @@ _TOLERANCE: Final = 1e-9
 _STORED_DIGITS: Final = 1_000_000
 """Steps per token in the stored form."""
 _SECOND: Final = timedelta(seconds=1)
+CLOCK_ERROR: Final = 2 * _SECOND
+"""How far the clocks of two leaders may differ that both go by the API server's: it tells whole
+seconds, and its answer takes a moment."""
 _MILLISECONDS: Final = 1000
 """Per second: what waits are rounded up to, so that the token is there at the end of them."""
 _LONGEST_WAIT: Final = 365 * 24 * 3600.0
@@ -51,15 +54,16 @@ class Budget:
     turns: Mapping[str, datetime] = field(default_factory=dict)
     """Nodes that have had a turn and wait again → when that was."""
 
-    def advanced(self, rate: float, now: datetime) -> "Budget":
+    def advanced(self, rate: float, now: datetime, elapsed: timedelta = timedelta.max) -> "Budget":
         """The budget at ``now``, from when on ``rate`` is in force.
 
         Nobody knows when between the two looks the rate changed: the lower one counts. A clock that
-        was set back earns nothing.
+        was set back earns nothing, and one that was set forward not more than what has ``elapsed``
+        since :attr:`time` by a clock that nobody sets.
         """
         if rate <= 0:
             return replace(self, time=now, tokens=0.0, rate=0.0)
-        seconds = max((now - self.time) / _SECOND, 0.0)
+        seconds = max(min(now - self.time, elapsed) / _SECOND, 0.0)
         earned = self.tokens + min(self.rate, rate) * seconds
         return replace(self, time=now, tokens=min(earned, CAPACITY), rate=rate)
 
@@ -137,9 +141,12 @@ def stored(budgets: Mapping[Zone, Budget]) -> StoredBudgets:
 
 
 def restored(state: StoredBudgets) -> dict[Zone, Budget]:
-    """The budgets to go on with; ``StoredBudgets()`` is right for who knows nothing."""
+    """The budgets to go on with; ``StoredBudgets()`` is right for who knows nothing.
+
+    Another clock may have written them: so much of the time since then does not count.
+    """
     return {
-        Zone(item.region, item.zone): Budget(item.time, item.tokens, item.rate)
+        Zone(item.region, item.zone): Budget(item.time + CLOCK_ERROR, item.tokens, item.rate)
         for item in state.zones
     }
 

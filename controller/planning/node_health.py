@@ -32,6 +32,9 @@ class NodeHealthSnapshot:
     """UID of a pod → the EvictionRequest of our requester for it."""
     budgets: Mapping[Zone, Budget] = field(default_factory=dict)
     """What the plan before this one has left, or a leader before."""
+    elapsed: timedelta = timedelta.max
+    """Since the plan before this one, by ``time.monotonic``: no budget earns more when a clock is
+    set. The first plan of a leader does not know."""
 
 
 class Turn(NamedTuple):
@@ -86,6 +89,9 @@ def plan_node_health(
 ) -> NodeHealthPlan:
     """What to write at ``now``, what to remember, and when to look again.
 
+    ``now`` is to be the API server's time (``Cluster.clock_ahead``): it is compared with what is
+    stored about nodes, and with the budgets that another leader has stored.
+
     Total and deterministic: no clock, no I/O, no exception.
     """
     status = assess(snapshot.nodes.values(), limits)
@@ -94,7 +100,7 @@ def plan_node_health(
     for zone, zone_status in status.zones.items():
         waiting = found.waiting[zone]
         budget = snapshot.budgets.get(zone, Budget(now)).remembering(waiting)
-        budget = budget.advanced(zone_status.rate, now)
+        budget = budget.advanced(zone_status.rate, now, snapshot.elapsed)
         queue = budget.queue(waiting)
         if queue and budget.allows:
             node = snapshot.nodes[queue.pop(0).node]

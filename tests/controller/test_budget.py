@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from controller.planning.budget import (
     CAPACITY,
+    CLOCK_ERROR,
     Budget,
     StoredBudgets,
     Waiting,
@@ -103,6 +104,12 @@ def test_a_clock_that_was_set_back_earns_nothing() -> None:
     assert Budget(START, 0.25, 0.1).advanced(0.1, START - 60 * SECOND).tokens == 0.25
 
 
+def test_a_clock_that_was_set_forward_earns_what_has_elapsed() -> None:
+    set_forward = START + 3600 * SECOND
+    assert Budget(START, 0.25, 0.1).advanced(0.1, set_forward, 5 * SECOND).tokens == 0.75
+    assert Budget(START, 0.25, 0.1).advanced(0.1, set_forward).tokens == CAPACITY
+
+
 def test_a_rate_near_zero_is_a_long_wait() -> None:
     wait = Budget(START, 0, 1e-12).wait
     assert wait is not None
@@ -130,9 +137,10 @@ def test_stored_budgets_are_rounded_down() -> None:
             },
         ]
     }
+    later = CLOCK_ERROR
     assert restored(decode_model(StoredBudgets, document)) == {
-        A: budgets[A],
-        B: Budget(START + SECOND, 0.123456, 0.1),
+        A: Budget(START + later, CAPACITY, 0.01),
+        B: Budget(START + SECOND + later, 0.123456, 0.1),
     }
 
 
