@@ -1,7 +1,7 @@
 """What the controller counts. No label has a name or a user in it: their number is bounded."""
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from time import monotonic
 from typing import Final
@@ -16,11 +16,16 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from controller.planning.node_health import NodeHealthPlan
 from controller.planning.relevance import has_ended, has_succeeded
 from controller.view import View
+from controller.zones import Zone, ZoneState
 from rules.api import Eviction, Intent, ResponderState
 
 _PREFIX: Final = "usher_controller_"
+_NODE_HEALTH: Final = f"{_PREFIX}node_health_"
+_ZONE: Final = ("region", "zone")
+"""Labels of what is counted zone by zone; "" where nodes have none."""
 _SECONDS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)
 
 
@@ -90,6 +95,29 @@ class Metrics:
         self.stood_down = Gauge(
             f"{_PREFIX}stood_down",
             "1 while this process leaves the work to the cluster's own controller.",
+            registry=registry,
+        )
+        self.turns = Counter(
+            f"{_NODE_HEALTH}turns",
+            "Turns of failed nodes: times at which the pods of one were asked to leave.",
+            _ZONE,
+            registry=registry,
+        )
+        self.asked = Counter(
+            f"{_NODE_HEALTH}evictions_requested",
+            "Pods of failed nodes that were asked to leave.",
+            _ZONE,
+            registry=registry,
+        )
+        self.withdrawn = Counter(
+            f"{_NODE_HEALTH}evictions_withdrawn",
+            "Pods that were no longer asked to leave, because their node has recovered.",
+            _ZONE,
+            registry=registry,
+        )
+        self.dry_run = Gauge(
+            f"{_NODE_HEALTH}dry_run",
+            "1 while evictions of failed nodes are counted, but not asked for.",
             registry=registry,
         )
 
@@ -180,6 +208,65 @@ class Board(Collector):
         )
         name = "evictionrequest_controller_requester_intent"
         return _tallied(name, "EvictionRequests by intent.", "intent", intents)
+
+
+class ZoneBoard(Collector):
+    """How the zones stand, as the leader has planned with them; a standby shows none."""
+
+    def __init__(self, plan: Callable[[], NodeHealthPlan | None]) -> None:
+        """``plan`` returns the last one, with the budgets of the present."""
+        self._plan = plan
+
+    def collect(self) -> Iterator[Metric]:
+        """Everything as of the last plan."""
+        plan = self._plan()
+        statuses = plan.status.zones if plan else {}
+        states = GaugeMetricFamily(
+            f"{_NODE_HEALTH}zone_state",
+            "1 for the state that the zone is in, 0 for the others.",
+            labels=(*_ZONE, "state"),
+        )
+        for zone, status in statuses.items():
+            for state in ZoneState:
+                states.add_metric((*zone, state), float(status.state is state))
+        yield states
+        for name, text, values in (
+            ("zone_nodes", "Nodes.", {z: s.nodes for z, s in statuses.items()}),
+            (
+                "zone_unhealthy_fraction",
+                "Unhealthy nodes, from 0 to 1.",
+                {z: s.unhealthy_fraction for z, s in statuses.items()},
+            ),
+            (
+                "zone_eviction_rate",
+                "Nodes per second that may be evicted; 0: none.",
+                {z: s.rate for z, s in statuses.items()},
+            ),
+            (
+                "zone_budget",
+                "What the zone has saved up for the next node, from 0 to 1.",
+                {z: b.tokens for z, b in plan.budgets.items()} if plan else {},
+            ),
+            (
+                "zone_queue_length",
+                "Nodes with pods that are due, and that wait for their turn.",
+                {z: len(q) for z, q in plan.queues.items()} if plan else {},
+            ),
+        ):
+            yield _by_zone(name, text, values)
+        down = GaugeMetricFamily(
+            f"{_NODE_HEALTH}cluster_down", "1 while no node at all is healthy: nothing is evicted."
+        )
+        if plan is not None:
+            down.add_metric((), float(plan.status.is_down))
+        yield down
+
+
+def _by_zone(name: str, text: str, values: Mapping[Zone, float]) -> Metric:
+    family = GaugeMetricFamily(_NODE_HEALTH + name, text, labels=_ZONE)
+    for zone, value in values.items():
+        family.add_metric(tuple(zone), value)
+    return family
 
 
 def _active_since(eviction: Eviction) -> datetime | None:

@@ -10,7 +10,7 @@ import click
 import yaml
 
 from cli.main import usher as group
-from controller.metrics import Board, Metrics
+from controller.metrics import Board, Metrics, ZoneBoard
 from controller.planning import occurrences
 from controller.view import View
 from tests.controller.rights import PERMISSIONS
@@ -51,6 +51,7 @@ def test_flags_and_defaults() -> None:
 def test_metrics() -> None:
     metrics = Metrics()
     metrics.registry.register(Board(View(), lambda: (0, 0), dict, lambda: datetime.now(UTC)))
+    metrics.registry.register(ZoneBoard(lambda: None))
     named = {
         family.name + ("_total" if family.type == "counter" else "")
         for family in metrics.registry.collect()
