@@ -119,7 +119,11 @@ class StoredBudget(Shape):
 
 
 class StoredBudgets(Shape):
-    """What the next leader starts with, to be stored *before* what it pays for is written."""
+    """What the next leader starts with.
+
+    To be stored when a zone, a rate, or a turn is new, *before* what the turn pays for is written:
+    the next leader takes it that the rate has been in force ever since.
+    """
 
     zones: Annotated[tuple[StoredBudget, ...], Field(strict=False)] = ()
 

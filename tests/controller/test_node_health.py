@@ -1,27 +1,18 @@
 """Which pods of failed nodes are asked to leave, when, and when no longer."""
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cluster.key import Key
 from controller.planning.admission import as_request
-from controller.planning.budget import CAPACITY, Budget, Waiting
-from controller.planning.node_health import (
-    REQUESTER,
-    NodeHealthPlan,
-    NodeHealthSnapshot,
-    plan_node_health,
-)
-from controller.planning.node_pods import NodePod, OwnRequest, PodObject, Pods
+from controller.planning.budget import Budget, Waiting
+from controller.planning.node_health import REQUESTER, NodeHealthPlan, plan_node_health
+from controller.planning.node_pods import NodePod, OwnRequest, PodObject
 from controller.planning.snapshot import Snapshot
-from controller.zones import EVICTION_RATE, Health, Node, Zone
+from controller.zones import Health, Node
 from rules.api import EvictionRequest
 from rules.decode import decode_model
 from rules.evaluate import evaluate
@@ -304,128 +295,3 @@ def test_a_new_zone_has_no_burst() -> None:
 def test_a_zone_that_is_gone_is_forgotten() -> None:
     seen = snapshot(nodes(A, 9), budgets={B: Budget(START)})
     assert set(plan_node_health(seen, START).budgets) == {A}
-
-
-# --- properties ---------------------------------------------------------------------------------
-
-_NAMES: Final = [f"n{number}" for number in range(8)]
-_EVENTS = st.lists(
-    st.tuples(
-        st.floats(0, 120),
-        st.lists(st.sampled_from(_NAMES), unique=True),
-        st.sampled_from(list(Health)),
-        st.sampled_from([A, B]),
-        st.booleans(),
-    ),
-    max_size=40,
-)
-
-
-class World:
-    """A small cluster whose nodes fail, recover and move, and leaders who come and go."""
-
-    def __init__(self) -> None:
-        self.now = START
-        zones = (A, B)
-        self.nodes = {
-            name: Node(name, zones[number % 2], Health.READY, START)
-            for number, name in enumerate(_NAMES)
-        }
-        self.pods = [
-            pod(name, number, number * 7 * SECOND) for name in _NAMES for number in range(3)
-        ]
-        self.requests: dict[str, OwnRequest] = {}
-        self.budgets: dict[Zone, Budget] = {}
-        self.plans: list[tuple[Any, NodeHealthPlan]] = []
-
-    def change(self, names: Iterable[str], health: Health, zone: Zone) -> None:
-        for name in names:
-            old = self.nodes[name]
-            since = old.since if old.health is health else self.now
-            self.nodes[name] = Node(name, zone, health, since)
-
-    def tick(self) -> NodeHealthPlan:
-        seen = NodeHealthSnapshot(self.nodes, Pods.of(self.pods), self.requests, self.budgets)
-        plan = plan_node_health(seen, self.now)
-        self.budgets = dict(plan.budgets)
-        self.plans.append((self.now, plan))
-        left = {k: r for k, r in self.requests.items() if r.key not in plan.deletions}
-        withdrawn = {
-            r.pod_uid: replace(r, wants_eviction=False, is_seen=True) for r in plan.withdrawals
-        }
-        created = {p.uid: request(p) for turn in plan.turns for p in turn.pods}
-        self.requests = left | withdrawn | created
-        return plan
-
-    def is_healthy(self, own: OwnRequest) -> bool:
-        (found,) = (p for p in self.pods if p.uid == own.pod_uid)
-        return self.nodes[found.node].is_healthy
-
-
-@given(_EVENTS)
-def test_laws(events: list[tuple[float, list[str], Health, Zone, bool]]) -> None:
-    world = World()
-    for seconds, names, health, zone, is_leader_new in events:
-        world.now += timedelta(seconds=seconds)
-        if is_leader_new:
-            world.budgets = {}
-        world.change(names, health, zone)
-        plan = world.tick()
-        if all(not node.is_healthy for node in world.nodes.values()):
-            assert not plan.turns
-            assert not any(own.wants_eviction for own in world.requests.values())
-        for own in world.requests.values():
-            assert not (own.wants_eviction and world.is_healthy(own))
-        for turn in plan.turns:
-            assert not turn.node.is_healthy
-            assert turn.pods
-        assert plan.requeue_after is None or plan.requeue_after > AT_ONCE
-    _check_windows(world)
-
-
-def _check_windows(world: World) -> None:
-    """In any window of any zone: one node, and as many as the highest rate is good for."""
-    times: dict[Zone, list[Any]] = {A: [], B: []}
-    for now, plan in world.plans:
-        spent = Counter(turn.node.zone for turn in plan.turns)
-        assert set(spent.values()) <= {1}
-        for zone in spent:
-            times[zone].append(now)
-    for found in times.values():
-        for first, start in enumerate(found):
-            for last, end in enumerate(found[first:], first):
-                earned = (end - start).total_seconds() * EVICTION_RATE
-                assert last - first + 1 <= CAPACITY + earned + 1e-6
-
-
-@given(_EVENTS)
-def test_when_everything_is_healthy_again_nothing_is_left(
-    events: list[tuple[float, list[str], Health, Zone, bool]],
-) -> None:
-    world = World()
-    for seconds, names, health, zone, _ in events:
-        world.now += timedelta(seconds=seconds)
-        world.change(names, health, zone)
-        world.tick()
-    world.change(_NAMES, Health.READY, A)
-    world.tick()
-    assert not any(own.wants_eviction for own in world.requests.values())
-    world.tick()
-    assert world.requests == {}
-
-
-@given(_EVENTS, st.integers(-(10**8), 10**8))
-def test_only_spans_count(
-    events: list[tuple[float, list[str], Health, Zone, bool]], seconds: int
-) -> None:
-    world, later = World(), World()
-    shift = timedelta(seconds=seconds)
-    later.now += shift
-    later.nodes = {n: replace(node, since=START + shift) for n, node in later.nodes.items()}
-    for span, names, health, zone, _ in events:
-        for each in (world, later):
-            each.now += timedelta(seconds=span)
-            each.change(names, health, zone)
-        plan, shifted = world.tick(), later.tick()
-        assert asked(plan) == asked(shifted)
-        assert (plan.requeue_after, plan.deletions) == (shifted.requeue_after, shifted.deletions)
