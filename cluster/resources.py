@@ -46,6 +46,7 @@ def _segment(name: str) -> str:
 
 
 NAMESPACES: Final = Resource("", "v1", "namespaces")
+NODES: Final = Resource("", "v1", "nodes")
 SECRETS: Final = Resource("", "v1", "secrets")
 EVENTS: Final = Resource("", "v1", "events")
 CLUSTER_ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterroles")
