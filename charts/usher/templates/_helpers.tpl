@@ -1,0 +1,171 @@
+{{/* Names and labels that several templates share. */}}
+
+{{/* The name of almost everything. Short enough for "-metrics" and the like behind it (63). */}}
+{{- define "usher.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
+{{- default $full .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "usher.selectorLabels" -}}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "usher.commonLabels" -}}
+app.kubernetes.io/part-of: usher
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "usher.labels" -}}
+{{ include "usher.selectorLabels" . }}
+{{ include "usher.commonLabels" . }}
+{{- end -}}
+
+{{- define "usher.serviceAccountName" -}}
+{{- default (ternary (include "usher.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
+{{- end -}}
+
+{{/* As whom the controller writes. */}}
+{{- define "usher.user" -}}
+system:serviceaccount:{{ .Release.Namespace }}:{{ include "usher.serviceAccountName" . }}
+{{- end -}}
+
+{{- define "usher.image" -}}
+{{- $image := .Values.image -}}
+{{- $name := ternary (printf "%s/%s" $image.registry $image.repository) $image.repository (ne $image.registry "") -}}
+{{- if $image.digest -}}
+{{ $name }}@{{ $image.digest }}
+{{- else -}}
+{{ $name }}:{{ default .Chart.AppVersion $image.tag }}
+{{- end -}}
+{{- end -}}
+
+{{/* The Secret that holds the serving certificate; written by the agent, by cert-manager, or by you. */}}
+{{- define "usher.secretName" -}}
+{{- if eq .Values.certificates.source "secret" -}}
+{{ .Values.certificates.existingSecret.name }}
+{{- else -}}
+{{ include "usher.fullname" . }}-tls
+{{- end -}}
+{{- end -}}
+
+{{/* Not empty if there is a MutatingWebhookConfiguration. */}}
+{{- define "usher.mutates" -}}
+{{- if or .Values.registration.mutating.enabled (include "usher.registersResponders" .) }}true{{ end -}}
+{{- end -}}
+
+{{/* Not empty if policies register responders for pods. */}}
+{{- define "usher.registersResponders" -}}
+{{- if and .Values.registration.pods.enabled (has "register-responders" .Values.webhook.mutations) }}true{{ end -}}
+{{- end -}}
+
+{{/* How a guard is enforced whose value is the second of the list. */}}
+{{- define "usher.enforcement" -}}
+{{- $root := first . -}}
+{{- $mode := last . -}}
+{{- ternary "audit" $mode (and $root.Values.audit (ne $mode "off")) -}}
+{{- end -}}
+
+{{- define "usher.failurePolicy" -}}
+{{- ternary "Ignore" .Values.registration.validating.failurePolicy .Values.audit -}}
+{{- end -}}
+
+{{/* Where API servers find the path `.path`: by the Service, or by a URL. No caBundle, ever. */}}
+{{- define "usher.clientConfig" -}}
+{{- if .root.Values.webhook.url -}}
+url: {{ trimSuffix "/" .root.Values.webhook.url }}{{ .path }}
+{{- else -}}
+service:
+  namespace: {{ .root.Release.Namespace }}
+  name: {{ include "usher.fullname" .root }}
+  path: {{ .path }}
+  port: {{ int .root.Values.service.port }}
+{{- end -}}
+{{- end -}}
+
+{{/* What every webhook of a configuration has in common; `.at` are its values. */}}
+{{- define "usher.webhook" -}}
+admissionReviewVersions: [v1]
+sideEffects: None
+matchPolicy: Equivalent
+timeoutSeconds: {{ int .at.timeoutSeconds }}
+clientConfig:
+  {{- include "usher.clientConfig" . | nindent 2 }}
+{{- with .at.objectSelector }}
+objectSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Skips what the controller writes: it judges that by the same rules before it sends it. */}}
+{{- define "usher.matchConditions" -}}
+{{- if .root.Values.controller.enabled }}
+- name: not-by-usher-controller
+  expression: request.userInfo.username != {{ include "usher.user" .root | quote }}
+{{- end }}
+{{- with .at.matchConditions }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Pods of these namespaces are nobody's business here: a webhook that its own pods wait for. */}}
+{{- define "usher.podNamespaces" -}}
+{{- $own := dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" (uniq (list "kube-system" .Release.Namespace)) -}}
+{{- $selector := deepCopy .Values.registration.pods.namespaceSelector -}}
+{{- $_ := set $selector "matchExpressions" (prepend (default list $selector.matchExpressions) $own) -}}
+{{ toYaml $selector }}
+{{- end -}}
+
+{{/* cert-manager's injector goes by this annotation. */}}
+{{- define "usher.injection" -}}
+{{- $annotations := deepCopy .Values.registration.annotations -}}
+{{- if eq .Values.certificates.source "cert-manager" -}}
+{{- $_ := set $annotations "cert-manager.io/inject-ca-from" (printf "%s/%s" .Release.Namespace (include "usher.fullname" .)) -}}
+{{- end -}}
+{{- with $annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Names of the certificate beside those of the Service, as a YAML list. */}}
+{{- define "usher.extraNames" -}}
+{{- $names := .Values.certificates.extraNames -}}
+{{- with .Values.webhook.url -}}
+{{- $names = append $names (get (urlParse .) "hostname") -}}
+{{- end -}}
+{{ toYaml (uniq $names) }}
+{{- end -}}
+
+{{/* What all containers have in common. */}}
+{{- define "usher.container" -}}
+image: {{ include "usher.image" . }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+{{- with .Values.securityContext }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.extraEnv }}
+env:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "usher.logArgs" -}}
+- --log-format={{ .Values.log.format }}
+- --log-level={{ .Values.log.level }}
+{{- end -}}
+
+{{/* A probe, from a list of port, path, period (s) and failures until it counts. */}}
+{{- define "usher.probe" -}}
+httpGet: {port: {{ index . 0 }}, path: {{ index . 1 }}}
+periodSeconds: {{ index . 2 }}
+failureThreshold: {{ index . 3 }}
+timeoutSeconds: 5
+{{- end -}}

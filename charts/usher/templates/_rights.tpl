@@ -1,0 +1,114 @@
+{{/* What the values make the program do, and no more: each rule is there for one of its parts. */}}
+
+{{- define "usher.clusterRules" -}}
+{{- $name := include "usher.fullname" . -}}
+{{- $enforce := .Values.enforce -}}
+{{- $mutations := .Values.webhook.mutations -}}
+{{- if or (ne (index $enforce "requester-identity") "off") (ne (index $enforce "eviction-right") "off") (ne (index $enforce "responder-identity") "off") }}
+# Guards of identity ask who may do what.
+- apiGroups: [authorization.k8s.io]
+  resources: [subjectaccessreviews]
+  verbs: [create]
+{{- end }}
+{{- if or (ne (index $enforce "target-truth") "off") (ne (index $enforce "target-exists") "off") (and .Values.registration.mutating.enabled (has "fill-target-uid" $mutations)) }}
+# Guards of truth, and fill-target-uid, look at pods.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get]
+{{- end }}
+{{- if include "usher.registersResponders" . }}
+# register-responders reads policies, and the labels that they select namespaces by.
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get]
+- apiGroups: [usher.dev]
+  resources: [responderpolicies, clusterresponderpolicies]
+  verbs: [list]
+{{- if eq .Values.mode "auto" }}
+- apiGroups: [apiregistration.k8s.io]
+  resources: [apiservices]
+  resourceNames: [v1alpha1.lifecycle.k8s.io]
+  verbs: [get]
+{{- end }}
+{{- end }}
+{{- if .Values.controller.enabled }}
+# The controller.
+- apiGroups: [lifecycle.k8s.io]
+  resources: [evictions, evictionrequests]
+  verbs: [list, watch]
+- apiGroups: [lifecycle.k8s.io]
+  resources: [evictions]
+  verbs: [create, patch]
+- apiGroups: [lifecycle.k8s.io]
+  resources: [evictions/status, evictionrequests/status]
+  verbs: [patch]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, watch]
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [list]
+- apiGroups: [usher.dev]
+  resources: [responderpolicies, clusterresponderpolicies]
+  verbs: [list]
+- apiGroups: [usher.dev]
+  resources: [responderpolicies/status, clusterresponderpolicies/status]
+  verbs: [patch]
+{{- if .Values.controller.evictor }}
+- apiGroups: [""]
+  resources: [pods/eviction]
+  verbs: [create]
+{{- end }}
+{{- if ne .Values.controller.events "none" }}
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+{{- end }}
+{{- if .Values.controller.standDown }}
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [clusterroles]
+  resourceNames: ["system:controller:evictionrequest-controller"]
+  verbs: [get]
+{{- end }}
+{{- if .Values.controller.requestTTL }}
+- apiGroups: [lifecycle.k8s.io]
+  resources: [evictionrequests]
+  verbs: [delete]
+{{- end }}
+{{- if .Values.controller.orphanTTL }}
+- apiGroups: [lifecycle.k8s.io]
+  resources: [evictions]
+  verbs: [delete]
+{{- end }}
+{{- end }}
+{{- if eq .Values.certificates.source "own" }}
+# The agent writes caBundle. Without "create" it can't bring back a configuration that was deleted.
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [validatingwebhookconfigurations{{ if include "usher.mutates" . }}, mutatingwebhookconfigurations{{ end }}]
+  resourceNames: [{{ $name }}]
+  verbs: [get, patch]
+{{- end }}
+{{- end -}}
+
+{{- define "usher.namespacedRules" -}}
+{{- if .Values.controller.enabled }}
+# The Lease of the controllers. "create" can't be restricted to a name.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ include "usher.fullname" . }}-controller]
+  verbs: [get, update]
+{{- end }}
+{{- if eq .Values.certificates.source "own" }}
+# The Secret of CA and serving certificate.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create]
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames: [{{ include "usher.secretName" . }}]
+  verbs: [get, update]
+{{- end }}
+{{- end -}}
