@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from cluster.key import Key
 from controller.planning.budget import Budget, Waiting
-from controller.planning.node_pods import NodePod, OwnRequest, Pods
+from controller.planning.node_pods import GRACE, NodePod, OwnRequest, Pods
 from controller.planning.writes import EVICTION_REQUEST_KIND, EVICTION_REQUESTS, Write
 from controller.zones import DEFAULTS, ClusterStatus, Limits, Node, Zone, assess
 from rules.api import API_VERSION, Intent, PodReference
@@ -19,6 +19,7 @@ from rules.api import API_VERSION, Intent, PodReference
 REQUESTER: Final = "node-health.usher.dev/controller"
 """As whom pods are asked to leave, unless configured otherwise."""
 _NAME_PREFIX: Final = "node-health-"
+"""Of the names of requests, before the UID of the pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +70,11 @@ class NodeHealthPlan:
         """
         for request in self.withdrawals:
             reference = PodReference(name=request.pod_name, uid=request.pod_uid)
-            yield _write(request.key, reference, requester, Intent.WITHDRAWN)
+            yield request_write(request.key, reference, requester, Intent.WITHDRAWN)
         for turn in self.turns:
             for pod in turn.pods:
                 reference = PodReference(name=pod.key.name, uid=pod.uid)
-                yield _write(request_key(pod), reference, requester, Intent.EVICTION)
+                yield request_write(request_key(pod), reference, requester, Intent.EVICTION)
 
 
 @dataclass(slots=True)
@@ -120,8 +121,13 @@ def plan_node_health(
 
 
 def request_key(pod: NodePod) -> Key:
-    """The name of the EvictionRequest for ``pod``: one for each UID, and short enough for any."""
-    return Key(pod.key.namespace, f"{_NAME_PREFIX}{pod.uid}")
+    """The EvictionRequest for ``pod``: one for each UID, and of a name short enough for any."""
+    return Key(pod.key.namespace, request_name(pod.uid))
+
+
+def request_name(pod_uid: str) -> str:
+    """What the EvictionRequest for the pod with that UID is called."""
+    return f"{_NAME_PREFIX}{pod_uid}"
 
 
 def _find(snapshot: NodeHealthSnapshot, status: ClusterStatus, now: datetime) -> _Found:
@@ -140,10 +146,9 @@ def _look_at(
     A request of ours, whatever it wants, stands for its pod: a withdrawn one is deleted first.
     """
     elapsed, first = now - since, None
-    requests, health = snapshot.requests, node.health
+    requests, grace_of = snapshot.requests, GRACE[node.health]
     for pod in snapshot.pods.by_node.get(node.name, ()):
-        grace = pod.grace(health)
-        if grace is None or pod.uid in requests:
+        if pod.uid in requests or (grace := grace_of(pod)) is None:
             continue
         if grace > elapsed:
             left = grace - elapsed
@@ -158,7 +163,7 @@ def _look_at(
 def _due_pods(node: Node, snapshot: NodeHealthSnapshot, now: datetime) -> tuple[NodePod, ...]:
     pods = []
     for pod in snapshot.pods.by_node.get(node.name, ()):
-        grace = pod.grace(node.health)
+        grace = GRACE[node.health](pod)
         is_due = grace is not None and node.since is not None and now - node.since >= grace
         if is_due and pod.uid not in snapshot.requests:
             pods.append(pod)
@@ -198,7 +203,8 @@ def _requeue(
     return min((wait for wait in (*waits, found.next_due) if wait is not None), default=None)
 
 
-def _write(key: Key, pod: PodReference, requester: str, intent: Intent) -> Write:
+def request_write(key: Key, pod: PodReference, requester: str, intent: Intent) -> Write:
+    """Apply the EvictionRequest ``key`` for ``pod``: made if it does not exist, else changed."""
     document = {
         "apiVersion": API_VERSION,
         "kind": EVICTION_REQUEST_KIND,
