@@ -5,12 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	--no-emit-index-url --no-header pyproject.toml
+	--no-emit-index-url --no-header
 CODE := rules cluster webhook controller certs cli tests examples
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo test check format lint types layers fast-tests e2e fix fuzz chaos bench \
-	bench-webhook bench-controller controlplane rule docs lock clean
+	bench-webhook bench-controller bench-nodes controlplane rule docs lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,7 @@ format: setup
 
 lint: setup
 	$(BIN)/ruff check $(CODE)
+	$(BIN)/hadolint Dockerfile
 
 types: setup
 	$(BIN)/mypy
@@ -66,7 +67,7 @@ fuzz: setup ## Send mutated request bodies to a running webhook
 chaos: setup ## 500 evictions while controller and API server are killed and restarted
 	$(BIN)/pytest tests/controller/test_e2e_chaos.py
 
-bench: bench-webhook bench-controller ## Compare with what is written in Go; prints tables
+bench: bench-webhook bench-controller bench-nodes ## All figures; prints tables
 
 bench-webhook: setup ## The webhook beside one in Go; writes build/bench.json
 	$(BIN)/python -m tests.bench
@@ -74,6 +75,11 @@ bench-webhook: setup ## The webhook beside one in Go; writes build/bench.json
 SIZES ?= 250 1000 4000
 bench-controller: setup ## The controller beside the reference (SIZES=…); writes build/bench-controller.json
 	$(BIN)/python -m tests.controller.bench $(SIZES)
+
+NODES ?= 5000
+PODS ?= 150000
+bench-nodes: setup ## The planning of node health for large clusters (NODES=…, PODS=…)
+	$(BIN)/python -m tests.controller.node_bench --nodes $(NODES) --pods $(PODS)
 
 controlplane: setup ## Run a real API server for yourself (MODE=native|crd|crd-1.34)
 	$(BIN)/python -m tests.controlplane up --mode $(or $(MODE),native)
@@ -84,9 +90,24 @@ rule: setup ## Start a rule: make rule NAME=my-rule
 docs: setup ## Generate the documents that come from code
 	$(BIN)/usher explain -o markdown > docs/rules.md
 
+site: setup ## Build the documentation into site/; broken links are errors
+	$(BIN)/mkdocs build --quiet --strict
+
+ENGINE ?= docker
+IMAGE ?= usher:dev
+image: ## Build the image (ENGINE=podman IMAGE=registry/usher:tag); needs a container engine
+	$(ENGINE) build --tag $(IMAGE) --build-arg REVISION="$$(git rev-parse HEAD)" \
+		--build-arg SOURCE_DATE_EPOCH="$$(git log -1 --format=%ct)" .
+
+sbom: setup ## Write build/sbom.cdx.json: what is in the image beside its base (CycloneDX)
+	@mkdir -p build
+	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
+		-o build/sbom.cdx.json requirements/runtime.txt
+
 lock: setup ## Pin the dependencies again, with hashes
-	$(BIN)/$(LOCK) -o requirements/runtime.txt
-	$(BIN)/$(LOCK) --extra dev -o requirements/dev.txt
+	$(BIN)/$(LOCK) pyproject.toml -o requirements/runtime.txt
+	$(BIN)/$(LOCK) pyproject.toml --extra dev -o requirements/dev.txt
+	$(BIN)/$(LOCK) --group build -o requirements/build.txt
 
 clean: ## Remove everything that these targets made in this folder
 	rm -rf $(VENV) build site .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*
