@@ -1,7 +1,5 @@
 """Timelines: what they may say, and what would be evicted when."""
 
-import resource
-import time
 from datetime import timedelta
 from typing import Any, Final
 
@@ -26,7 +24,6 @@ HOUR: Final = timedelta(hours=1)
 CLUSTER: Final = [*nodes(A, 40), *nodes(B, 40), *nodes(C, 40)]
 LARGE_NODES: Final = 5000
 PODS_PER_NODE: Final = 30
-_RUNS: Final = 5
 
 
 def course(*events: dict[str, Any], of: list[Node] = CLUSTER, until: float = 3600) -> Course:
@@ -136,7 +133,7 @@ def test_events_that_are_none(event: dict[str, Any]) -> None:
         decode_model(Timeline, {"events": [{"state": "ready", **event}]})
 
 
-# --- a large cluster: figures, no assertions of time --------------------------------------------
+# --- a large cluster; its figures are those of tests/controller/node_bench.py ------------------
 
 
 def large(unhealthy: int, *, requested: bool) -> NodeHealthSnapshot:
@@ -166,17 +163,6 @@ def large(unhealthy: int, *, requested: bool) -> NodeHealthSnapshot:
     ids=["one-node", "55-percent-of-a-zone", "a-zone", "all-but-one", "all"],
 )
 def test_a_tick_of_a_large_cluster(unhealthy: int, turns: int, *, requested: bool) -> None:
-    seen, spans, busy = large(unhealthy, requested=requested), [], []
-    for _ in range(_RUNS):
-        start, start_busy = time.perf_counter(), time.process_time()
-        plan = plan_node_health(seen, START + HOUR)
-        spans.append((time.perf_counter() - start) * 1000)
-        busy.append((time.process_time() - start_busy) * 1000)
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(
-        f"{unhealthy} of {LARGE_NODES} nodes failed: a tick takes {min(spans):.0f} to "
-        f"{max(spans):.0f} ms, {min(busy):.0f} ms of them on a processor; "
-        f"peak memory of the process {memory:.0f} MiB"
-    )
+    plan = plan_node_health(large(unhealthy, requested=requested), START + HOUR)
     assert len(plan.turns) == (0 if requested else turns)
     assert len(plan.withdrawals) == (LARGE_NODES * PODS_PER_NODE if requested and not turns else 0)
