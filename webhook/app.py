@@ -19,6 +19,7 @@ from webhook.facts import Connect, FactFinder, Offline
 from webhook.handler import Validator
 from webhook.health import Health
 from webhook.metrics import Board
+from webhook.selfcheck import SelfCheck, identity
 from webhook.settings import (
     BACKLOG,
     HEADER_SECONDS,
@@ -104,7 +105,7 @@ class Server:
         ]
         show, complain = partial(self._show, pool), partial(_complain, pool)
         show()
-        self._row.serves(self._certificate.not_before, self._certificate.not_after)
+        self._show_certificate()
         async with (
             every(SWEEP_SECONDS, pool.sweep, show),
             every(REFRESH_SECONDS, self._refresh, complain),
@@ -132,6 +133,12 @@ class Server:
     def _show(self, pool: Connections) -> None:
         self._row.show(alive=monotonic(), waiting=pool.waiting, connections=len(pool.open))
 
+    def _show_certificate(self) -> None:
+        certificate = self._certificate
+        self._row.serves(
+            identity(certificate.content), certificate.not_before, certificate.not_after
+        )
+
     def _refresh(self) -> None:
         certificate = self._certificate
         try:
@@ -141,7 +148,7 @@ class Server:
             _log.warning("certificate refused, the last good one stays", error=str(error))
             return
         if changed:
-            self._row.serves(certificate.not_before, certificate.not_after)
+            self._show_certificate()
             _log.info("certificate loaded", not_after=certificate.not_after.isoformat())
 
 
@@ -156,13 +163,17 @@ async def serve_health(
     settings: Settings,
     board: Board,
     sockets: Sequence[socket.socket],
+    served: tuple[str, int],
     until: Awaitable[object],
     clock: Callable[[], datetime] = now,
 ) -> None:
-    """Answer the kubelet and Prometheus until ``until`` is done."""
+    """Answer the kubelet and Prometheus until ``until`` is done.
+
+    ``served`` is where reviews are answered: address and port.
+    """
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_failure)
-    pool = Connections(Health(board, clock), settings)
+    pool = Connections(Health(board, clock, SelfCheck(board, served)), settings)
     servers = [await loop.create_server(pool, sock=each, backlog=BACKLOG) for each in sockets]
     async with every(SWEEP_SECONDS, pool.sweep):
         await until

@@ -13,7 +13,8 @@ from prometheus_client.openmetrics import exposition as openmetrics
 
 from webhook.connection import TEXT, Reply
 from webhook.metrics import Board
-from webhook.settings import SILENCE_SECONDS
+from webhook.selfcheck import SelfCheck
+from webhook.settings import HEADER_SECONDS, SILENCE_SECONDS
 
 _OPENMETRICS: Final = "application/openmetrics-text"
 
@@ -21,35 +22,37 @@ _OPENMETRICS: Final = "application/openmetrics-text"
 class Health:
     """Answers /livez, /readyz and /metrics from what all processes wrote on the board."""
 
-    def __init__(self, board: Board, clock: Callable[[], datetime]) -> None:
+    def __init__(self, board: Board, clock: Callable[[], datetime], check: SelfCheck) -> None:
         self._board = board
         self._clock = clock
-        self._paths: dict[str, Callable[[RawRequestMessage], Reply]] = {
+        self._check = check
+        self._paths: dict[str, Callable[[RawRequestMessage], Reply | None]] = {
             "/livez": lambda _: _report(self.not_live()),
-            "/readyz": lambda _: _report(self.not_ready()),
+            "/readyz": lambda _: self._readiness(),
             "/metrics": self._metrics,
         }
 
-    def begin(self, head: RawRequestMessage) -> Reply:
-        """Answer; no request here needs a body."""
+    def begin(self, head: RawRequestMessage) -> Reply | float:
+        """Answer, unless that takes a handshake; no request here needs a body."""
         answer = self._paths.get(head.path.partition("?")[0])
         if answer is None:
             return self.refuse(HTTPStatus.NOT_FOUND, f"only {', '.join(self._paths)} are served")
         if head.method not in (HTTPMethod.GET, HTTPMethod.HEAD):
             reply = self.refuse(HTTPStatus.METHOD_NOT_ALLOWED, "must be GET")
             return reply._replace(allow=b"GET, HEAD")
-        return answer(head)
+        return answer(head) or HEADER_SECONDS
 
-    def answer(self, head: RawRequestMessage, body: bytes, began: float) -> Reply:  # noqa: ARG002
-        """Never called: ``begin`` has answered."""
-        return self.begin(head)
+    async def answer(self, head: RawRequestMessage, body: bytes, began: float) -> Reply:  # noqa: ARG002
+        """Say whether requests are welcome: nothing else is left to be answered here."""
+        found = await self._check.look()
+        return _report([*self.not_ready(), *found])
 
     def refuse(self, status: int, detail: str) -> Reply:
         """The answer to anything else."""
         return Reply(status, f"{detail}\n".encode(), TEXT)
 
     def overloaded(self) -> Reply:
-        """Never called: nothing waits for a body."""
+        """The answer when very many wait for one handshake."""
         return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "busy")
 
     def not_live(self) -> list[str]:
@@ -61,8 +64,15 @@ class Health:
             if alive and now - alive > SILENCE_SECONDS
         ]
 
+    def _readiness(self) -> Reply | None:
+        """Why the server should get no requests, or that it should; None: a handshake tells."""
+        if reasons := self.not_ready():
+            return _report(reasons)
+        known = self._check.known()
+        return _report(known) if known is not None else None
+
     def not_ready(self) -> list[str]:
-        """Why the server should get no requests; empty if it should."""
+        """Why the server should get no requests, as far as its processes know themselves."""
         if self._board.draining:
             return ["shutting down"]
         now = self._clock().timestamp()

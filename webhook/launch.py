@@ -97,7 +97,8 @@ async def _alone(
 ) -> None:
     shutdown = Shutdown()
     shutdown.on_signals(signal.SIGTERM, signal.SIGINT)
-    await serve_health(settings, board, health, server.serve(sockets, shutdown))
+    served = _address(sockets)
+    await serve_health(settings, board, health, served, server.serve(sockets, shutdown))
 
 
 def _work(
@@ -114,8 +115,11 @@ def _work(
 
 
 def _watch(settings: Settings, board: Board, copies: Sequence[Sockets], health: Sockets) -> None:
+    served = _address(copies[0])
     _close(*copies)
-    _run_below(lambda shutdown: serve_health(settings, board, health, shutdown.begun.wait()))
+    _run_below(
+        lambda shutdown: serve_health(settings, board, health, served, shutdown.begun.wait())
+    )
 
 
 def _run_below(serve: Callable[[Shutdown], Coroutine[Any, Any, None]]) -> None:
@@ -140,6 +144,12 @@ def _close(*sets: Sockets) -> None:
     for sockets in sets:
         for each in sockets:
             each.close()
+
+
+def _address(sockets: Sockets) -> tuple[str, int]:
+    """Where the first one listens."""
+    host, port = sockets[0].getsockname()[:2]
+    return host, port
 
 
 def _addresses(sockets: Sockets) -> list[str]:

@@ -85,6 +85,7 @@ class _Layout:
         self.connections = self._take()
         self.not_before = self._take()
         self.not_after = self._take()
+        self.leaf = self._take()
         self.alive = self._take()
 
     def _take(self, count: int = 1) -> int:
@@ -94,6 +95,11 @@ class _Layout:
 
 
 _AT: Final = _Layout()
+_OF_A_PROCESS: Final = (
+    *(_AT.waiting, _AT.connections, _AT.alive),
+    *(_AT.not_before, _AT.not_after, _AT.leaf),
+)
+"""What ends with the process; the rest is counted on by its successor."""
 _BYTES: Final = 8
 
 
@@ -109,7 +115,7 @@ class Row:
 
     def stop(self) -> None:
         """Show that no process has this row."""
-        for place in (_AT.waiting, _AT.connections, _AT.not_before, _AT.not_after, _AT.alive):
+        for place in _OF_A_PROCESS:
             self._cells[place] = 0
 
     def judged(self, review: Review, verdict: Verdict, seconds: float) -> None:
@@ -164,8 +170,9 @@ class Row:
         """Count a new certificate that could not be used."""
         self._cells[_AT.reload_failures] += 1
 
-    def serves(self, not_before: datetime, not_after: datetime) -> None:
-        """Show how long the certificate is valid that new connections get."""
+    def serves(self, leaf: int, not_before: datetime, not_after: datetime) -> None:
+        """Show which certificate new connections get (a number of its), and its validity."""
+        self._cells[_AT.leaf] = leaf
         self._cells[_AT.not_before] = not_before.timestamp()
         self._cells[_AT.not_after] = not_after.timestamp()
 
@@ -208,6 +215,10 @@ class Board(Collector):
         """From when to when each worker's certificate is valid (seconds since 1970); 0 for none."""
         return list(zip(self._each(_AT.not_before), self._each(_AT.not_after), strict=True))
 
+    def leaves(self) -> set[float]:
+        """The numbers of the certificates that workers hand out."""
+        return set(filter(None, self._each(_AT.leaf)))
+
     def collect(self) -> Iterator[Metric]:
         """The numbers of all workers together, for Prometheus."""
         yield from self._requests()
@@ -249,12 +260,19 @@ class Board(Collector):
             ("connections", "Open connections.", _AT.connections),
         ):
             yield GaugeMetricFamily(_PREFIX + name, text, value=self._sum(place))
-        expiries = [not_after for not_after in self._each(_AT.not_after) if not_after]
-        yield GaugeMetricFamily(
-            f"{_PREFIX}certificate_not_after_timestamp_seconds",
-            "When the certificate expires that new connections get (seconds since 1970).",
-            value=min(expiries, default=0),
+        # Workers have different ones for a moment; the worst that a client can meet counts.
+        begins, ends = (
+            list(filter(None, self._each(at))) for at in (_AT.not_before, _AT.not_after)
         )
+        for name, text, value in (
+            ("before", "From when on the certificate is valid", max(begins, default=0)),
+            ("after", "When the certificate expires", min(ends, default=0)),
+        ):
+            yield GaugeMetricFamily(
+                f"{_PREFIX}certificate_not_{name}_timestamp_seconds",
+                f"{text} that new connections get (seconds since 1970).",
+                value=value,
+            )
 
     def _requests(self) -> Iterator[Metric]:
         requests = CounterMetricFamily(f"{_PREFIX}requests", "Requests.", labels=_LABELS)

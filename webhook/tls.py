@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
+from rules.times import format_time
 from webhook.settings import Settings
 
 # Forward secrecy and authenticated encryption; TLS 1.3 has no other suites.
@@ -32,6 +34,16 @@ class _Files(NamedTuple):
     problem: str
 
 
+class _Loaded(NamedTuple):
+    """A pair that can be served."""
+
+    context: ssl.SSLContext
+    leaf: x509.Certificate
+
+    def is_valid(self, now: datetime) -> bool:
+        return self.leaf.not_valid_before_utc <= now < self.leaf.not_valid_after_utc
+
+
 class ServingCertificate:
     """What new connections get. ``context`` is for listeners and stays the same."""
 
@@ -39,38 +51,57 @@ class ServingCertificate:
         """Load the files. Raises CertificateError."""
         self._settings = settings
         self._seen = self._read()
-        self._current, self._leaf = self._load(self._seen)
-        self.context, _ = self._load(self._seen)
+        self._current = self._load(self._seen)
+        self._next: _Loaded | None = None
+        self.context = self._load(self._seen).context
         self.context.sni_callback = self._hand_over
+
+    @property
+    def content(self) -> bytes:
+        """The certificate, in DER."""
+        return self._current.leaf.public_bytes(Encoding.DER)
 
     @property
     def not_before(self) -> datetime:
         """When the certificate becomes valid."""
-        return self._leaf.not_valid_before_utc
+        return self._current.leaf.not_valid_before_utc
 
     @property
     def not_after(self) -> datetime:
         """When the certificate expires."""
-        return self._leaf.not_valid_after_utc
+        return self._current.leaf.not_valid_after_utc
 
     def refresh(self, now: datetime) -> bool:
         """Use the files if they have changed; say whether that was so.
 
-        Raises CertificateError, once for each change, if the new ones can't be used, or have
-        expired while the last ones have not. The last good ones stay in use.
+        Raises CertificateError, once for each change, if the new ones can't be used, or are not
+        valid at ``now`` while the last ones are. The last good ones stay in use; those that become
+        valid later are used then.
         """
         files = self._read()
-        if files == self._seen:
+        if files != self._seen:
+            self._seen, self._next = files, None
+            self._next = self._load(files)
+            self._check(self._next.leaf, now)
+        if self._next is None or (self._current.is_valid(now) and not self._next.is_valid(now)):
             return False
-        self._seen = files
-        current, leaf = self._load(files)
-        if leaf.not_valid_after_utc <= now < self.not_after:
-            raise CertificateError(f"{self._settings.certificate}: has expired")
-        self._current, self._leaf = current, leaf
+        self._current, self._next = self._next, None
         return True
 
+    def _check(self, leaf: x509.Certificate, now: datetime) -> None:
+        """Raise CertificateError if the last one is better than ``leaf``."""
+        if not self._current.is_valid(now):
+            return
+        if now >= leaf.not_valid_after_utc:
+            raise CertificateError(f"{self._settings.certificate}: has expired")
+        if now < leaf.not_valid_before_utc:
+            begin = format_time(leaf.not_valid_before_utc)
+            raise CertificateError(
+                f"{self._settings.certificate}: is not valid before {begin}; is the clock right?"
+            )
+
     def _hand_over(self, connection: ssl.SSLObject | ssl.SSLSocket, *_: Any) -> None:
-        connection.context = self._current
+        connection.context = self._current.context
 
     def _read(self) -> _Files:
         settings, problems = self._settings, []
@@ -89,7 +120,7 @@ class ServingCertificate:
             problem="; ".join(problems),
         )
 
-    def _load(self, files: _Files) -> tuple[ssl.SSLContext, x509.Certificate]:
+    def _load(self, files: _Files) -> _Loaded:
         settings = self._settings
         if files.problem:
             raise CertificateError(files.problem)
@@ -110,7 +141,7 @@ class ServingCertificate:
         if settings.client_ca is not None:
             context.verify_mode = ssl.CERT_REQUIRED
             _trust(context, settings.client_ca, files.client_ca)
-        return context, leaf
+        return _Loaded(context, leaf)
 
     def _refuse_password(self) -> NoReturn:
         # OpenSSL would ask for it on the terminal.

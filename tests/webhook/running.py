@@ -142,9 +142,10 @@ def running(
     authority: Authority | None = None,
     ready: int = 200,
     cluster: Cluster | None = None,
+    wall: Callable[[], datetime] = today,
     **changes: Any,
 ) -> Iterator[Running]:
-    """Run a server; ``changes`` are settings. Its clock stands still.
+    """Run a server; ``changes`` are settings. Its clock stands still; ``wall`` is for certificates.
 
     ``ready`` is the status of ``/readyz`` to wait for.
     """
@@ -175,7 +176,8 @@ def running(
         shutdown, loop = Shutdown(), asyncio.get_running_loop()
         told.append(lambda: loop.call_soon_threadsafe(shutdown.tell))
         begun.set()
-        await serve_health(settings, board, health, server.serve(sockets, shutdown), today)
+        serving = server.serve(sockets, shutdown)
+        await serve_health(settings, board, health, sockets[0].getsockname(), serving, wall)
 
     thread = threading.Thread(target=lambda: uvloop.run(run()), daemon=True)
     ports = sockets[0].getsockname()[1], health[0].getsockname()[1]

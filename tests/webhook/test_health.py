@@ -13,6 +13,7 @@ from tests.webhook.reviews import creation, eviction, eviction_request, heartbea
 from tests.webhook.running import HOST, JSON, PATIENCE, Running, answer, eventually, running, today
 from webhook.health import Health
 from webhook.metrics import Board
+from webhook.selfcheck import SelfCheck
 
 REQUESTS = "usher_webhook_requests_total"
 
@@ -161,7 +162,7 @@ def test_labels_hold_nothing_that_a_caller_chose(site: Running) -> None:
 
 def test_a_board_without_workers_is_not_ready() -> None:
     board = Board(2)
-    health = Health(board, today)
+    health = Health(board, today, SelfCheck(board, (HOST, 1)))
     assert health.not_ready() == ["worker 0 has not started", "worker 1 has not started"]
     assert health.not_live() == []
 
@@ -169,7 +170,7 @@ def test_a_board_without_workers_is_not_ready() -> None:
 def test_a_worker_that_hangs_is_not_live() -> None:
     board = Board(2)
     board.row(1).show(alive=1.0, waiting=0, connections=0)
-    health = Health(board, today)
+    health = Health(board, today, SelfCheck(board, (HOST, 1)))
     (reason,) = health.not_live()
     assert reason.startswith("worker 1 hangs: silent for ")
 

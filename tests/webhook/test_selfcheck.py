@@ -1,0 +1,175 @@
+"""Readiness asks the own port, as an API server would."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from certs.issue import Pair, issue_authority, issue_serving
+from tests.webhook.reviews import NOW, creation
+from tests.webhook.running import (
+    HOST,
+    NAMES,
+    Running,
+    eventually,
+    running,
+    today,
+    write_pair,
+)
+from tests.webhook.served import served
+from webhook import selfcheck
+from webhook.metrics import Board
+from webhook.selfcheck import SelfCheck, identity
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
+    """The certificates that handshakes have shown."""
+    seen: list[bytes] = []
+    shown = selfcheck._shown
+
+    async def spy(host: str, port: int) -> bytes:
+        seen.append(await shown(host, port))
+        return seen[-1]
+
+    monkeypatch.setattr(selfcheck, "_shown", spy)
+    return seen
+
+
+async def test_another_certificate_than_the_loaded_one_is_noticed(
+    site: Running, looks: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selfcheck, "REFRESH_SECONDS", 0)
+    board = Board(2)
+    check = SelfCheck(board, (HOST, site.port))
+    board.row(0).serves(1, NOW, NOW)
+    assert await check.look() == [
+        "the own port shows another certificate than the one that was loaded"
+    ]
+    board.row(1).serves(identity(looks[0]), NOW, NOW)  # one of the workers has it
+    assert await check.look() == []
+    board.row(1).stop()
+    assert await check.look() != []
+
+
+async def test_a_port_that_is_silent_or_closed_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(selfcheck, "REFRESH_SECONDS", 0)
+    monkeypatch.setattr(selfcheck, "HANDSHAKE_SECONDS", 0.2)
+    with socket.create_server((HOST, 0)) as silent:
+        check = SelfCheck(Board(1), silent.getsockname())
+        (reason,) = await check.look()
+        assert reason.startswith("the own port does not answer a TLS handshake: nothing in ")
+    (reason,) = await check.look()
+    assert "Connect call failed" in reason
+
+
+async def test_many_that_ask_share_one_handshake(site: Running, looks: list[bytes]) -> None:
+    check = SelfCheck(Board(1), (HOST, site.port))
+    assert check.known() is None
+    found = await asyncio.gather(*(check.look() for _ in range(20)))
+    assert len(looks) == 1
+    assert found == [check.known()] * 20
+
+
+async def test_who_hangs_up_leaves_the_others_their_answer(
+    site: Running, looks: list[bytes]
+) -> None:
+    check = SelfCheck(Board(1), (HOST, site.port))
+    first, second = asyncio.create_task(check.look()), asyncio.create_task(check.look())
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second == check.known()
+    assert len(looks) == 1
+
+
+def test_a_server_stays_ready_while_certificates_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webhook.app.REFRESH_SECONDS", 0.02)
+    monkeypatch.setattr(selfcheck, "REFRESH_SECONDS", 0)
+    authority = issue_authority(today())
+    answers = set()
+    with running(tmp_path, authority=authority, clock=today) as site:
+
+        def is_loaded(pair: Pair) -> bool:
+            answers.add(site.health("/readyz").body)
+            leaf = x509.load_pem_x509_certificate(pair.certificate)
+            name = "usher_webhook_certificate_not_after_timestamp_seconds"
+            return site.metric(name) == leaf.not_valid_after_utc.timestamp()
+
+        for hours in range(1, 6):
+            pair = issue_serving(authority, NAMES, today(), hours * _HOUR)
+            write_pair(tmp_path, pair)
+            eventually(partial(is_loaded, pair))
+        answers.add(site.health("/readyz").body)
+    assert answers == {b"ok\n"}
+
+
+_HOUR = timedelta(hours=1)
+
+
+@pytest.mark.parametrize("hours", [-2, 2])
+def test_a_clock_that_is_two_hours_off_is_recovered_from(tmp_path: Path, hours: int) -> None:
+    offset = hours * _HOUR
+
+    def wall() -> datetime:
+        return today() + offset
+
+    authority = issue_authority(today())
+    # Valid for two hours: from one hour ago.
+    write_pair(tmp_path, issue_serving(authority, NAMES, today(), _HOUR))
+    with running(tmp_path, authority=authority, ready=503, wall=wall) as site:
+        reason = b"has expired at" if hours > 0 else b"is not valid before"
+        assert reason in site.health("/readyz").body
+        # Verdicts are given all the same: it is for the caller to judge the certificate.
+        assert site.call(creation()).status == 200
+        offset = timedelta()
+        assert eventually(lambda: site.health("/readyz").status == 200)
+
+
+def test_a_certificate_from_the_future_waits_for_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webhook.app.REFRESH_SECONDS", 0.02)
+    offset = timedelta()
+
+    def wall() -> datetime:
+        return today() + offset
+
+    authority = issue_authority(today())
+    name = "usher_webhook_certificate_not_before_timestamp_seconds"
+    failures = "usher_webhook_certificate_reload_failures_total"
+    with running(tmp_path, authority=authority, clock=wall, wall=wall) as site:
+        first = site.metric(name)
+        write_pair(tmp_path, issue_serving(authority, NAMES, today() + 2 * _HOUR))
+        eventually(lambda: site.metric(failures) == 1)
+        assert (site.metric(name), site.health("/readyz").status) == (first, 200)
+        offset = 2 * _HOUR
+        assert eventually(lambda: site.metric(name) > first)
+        assert site.metric(failures) == 1
+        assert site.health("/readyz").status == 200
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="SO_REUSEPORT as Linux has it")
+def test_workers_that_hang_are_not_ready_until_they_go_on(tmp_path: Path) -> None:
+    with served(tmp_path, "--workers", "2", "--drain-seconds", "0") as program:
+        workers = program.children()[:2]
+        for worker in workers:
+            os.kill(worker, signal.SIGSTOP)
+        # Long before their silence is long enough for /livez.
+        eventually(lambda: b"does not answer a TLS" in program.health("/readyz").body)
+        assert program.health("/livez").status == 200
+        for worker in workers:
+            os.kill(worker, signal.SIGCONT)
+        assert eventually(lambda: program.health("/readyz").status == 200)
