@@ -11,11 +11,13 @@ import click
 import uvloop
 
 from cli.exits import InputError
+from cli.node_rates import limits_from, node_rate_options
 from cli.options import CONTEXT_SETTINGS, common_options, health_options
 from cluster.client import ConfigurationError
 from cluster.key import Key
 from controller.app import Settings, run
 from controller.lease import Terms
+from controller.node_keeper import NodeHealth, requester_error
 from controller.planning.extras import Extras
 from controller.planning.occurrences import Level
 from webhook import logs
@@ -121,6 +123,23 @@ Examples:
     default=0,
     help="Seconds after which an ended Eviction is deleted that has no requests; 0: never.",
 )
+@click.option(
+    "--node-health/--no-node-health",
+    default=False,
+    help="Ask the pods of failed nodes to leave, zone by zone and at limited rates, and take that "
+    "back when nodes recover.",
+)
+@click.option(
+    "--node-health-dry-run",
+    is_flag=True,
+    help="Only report what --node-health would do, in logs and metrics.",
+)
+@click.option(
+    "--node-health-requester",
+    default=NodeHealth.requester,
+    help="As whom the pods of failed nodes are asked to leave.",
+)
+@node_rate_options
 @health_options(Settings.health_bind, Settings.health_port)
 @common_options
 def command(*, log_format: str, log_level: str, **flags: Any) -> None:
@@ -167,8 +186,20 @@ def _settings(
         terms=terms,
         workers=concurrency,
         extras=extras,
+        node_health=_node_health(flags),
         **flags,
     )
+
+
+def _node_health(flags: dict[str, Any]) -> NodeHealth | None:
+    """What is to be done about failed nodes; takes the flags about it out of ``flags``."""
+    is_on, dry_run = flags.pop("node_health"), flags.pop("node_health_dry_run")
+    limits, requester = limits_from(flags), flags.pop("node_health_requester")
+    if dry_run and not is_on:
+        raise InputError("--node-health-dry-run needs --node-health")
+    if error := requester_error(requester):
+        raise InputError(f"--node-health-requester: {error}")
+    return NodeHealth(limits, requester, dry_run) if is_on else None
 
 
 def _own_namespace() -> str:

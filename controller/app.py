@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import structlog
 
@@ -21,7 +21,8 @@ from controller.health import serving
 from controller.informer import Informer
 from controller.lease import Alone, Elector, Lead, Terms
 from controller.loop import Loop, is_over
-from controller.metrics import Board, Metrics
+from controller.metrics import Board, Metrics, ZoneBoard
+from controller.node_keeper import NodeHealth, NodeKeeper
 from controller.planning.extras import Extras
 from controller.planning.occurrences import Level
 from controller.policies import PolicyKeeper
@@ -29,7 +30,14 @@ from controller.queue import WorkQueue
 from controller.rival import Rival
 from controller.routing import Item, Router
 from controller.store import Change
-from controller.view import View, read_eviction, read_pod, read_request
+from controller.view import (
+    KnownPod,
+    View,
+    read_eviction,
+    read_pod,
+    read_pod_on_node,
+    read_request,
+)
 from controller.writer import Writer
 from rules.api import Eviction, EvictionRequest
 
@@ -38,6 +46,8 @@ STUCK_SECONDS: Final = 120.0
 SILENT_ELECTION_SECONDS: Final = 60.0
 """The election goes on every few seconds. Our own choice."""
 _RELEASE_SECONDS: Final = 5.0
+
+AnyInformer: TypeAlias = Informer[Any]
 
 AGENT: Final = "usher-controller"
 """How API servers know the controller, in logs and audit."""
@@ -62,6 +72,8 @@ class Settings:
     stand_down: bool = True
     """Whether to leave the work to the cluster's own controller, where there is one."""
     extras: Extras = field(default_factory=Extras)
+    node_health: NodeHealth | None = None
+    """How to care for the pods of failed nodes; None: not at all."""
     health_bind: tuple[str, ...] = ("0.0.0.0", "::")  # noqa: S104 - the kubelet comes from outside
     health_port: int = 8080
 
@@ -95,14 +107,14 @@ class Controller:
         self._leading = False
         self._rival = Rival(cluster) if settings.stand_down else None
         bad = metrics.reading_failures
-        self._pods = Informer(cluster, PODS, read_pod, view.pods, self._pod_changed, bad)
+        read = read_pod_on_node if settings.node_health else read_pod
+        self._pods = Informer(cluster, PODS, read, view.pods, self._pod_changed, bad)
         self._evictions = Informer(
             cluster, EVICTIONS, self._read_eviction, view.evictions, self._eviction_changed, bad
         )
         self._requests = Informer(
             cluster, EVICTION_REQUESTS, read_request, view.requests, self._request_changed, bad
         )
-        self._informers = (self._pods, self._evictions, self._requests)
         self._lead = self._candidate(cluster)
         learn = {
             EVICTIONS.name: self._evictions.learn,
@@ -112,16 +124,36 @@ class Controller:
         self._events = Recorder(cluster, settings.events, metrics.events)
         tell = self._events.tell
         evictor = Evictor(writer, tell) if settings.evictor else None
-        self._loop = Loop(view, self._queue, writer, evictor, metrics, self._extras, tell)
+        self._nodes = self._node_keeper(settings.node_health, writer)
+        special = self._nodes.special if self._nodes else {}
+        self._loop = Loop(view, self._queue, writer, evictor, metrics, self._extras, tell, special)
         metrics.registry.register(Board(view, self._depth, self._heard, clock.now))
         metrics.clock_ahead.set_function(self._seconds_ahead)
+
+    def _node_keeper(self, settings: NodeHealth | None, writer: Writer) -> NodeKeeper | None:
+        if settings is None:
+            return None
+        metrics, say = self._metrics, self._events.say
+        keeper = NodeKeeper(
+            settings, self._cluster, self._view, writer, self._lead, say, metrics, self._queue.add
+        )
+        metrics.registry.register(ZoneBoard(lambda: keeper.plan))
+        return keeper
 
     def _candidate(self, cluster: Cluster) -> Lead:
         settings = self._settings
         if settings.lease is None:
             return Alone()
         won = self._metrics.lease_held.set
-        return Elector(cluster, settings.lease, settings.identity, settings.terms, won)
+        return Elector(cluster, settings.lease, settings.identity, settings.terms, won, self._note)
+
+    def _note(self) -> str | None:
+        return self._nodes.note() if self._nodes else None
+
+    @property
+    def _informers(self) -> list[AnyInformer]:
+        own: list[AnyInformer] = [self._pods, self._evictions, self._requests]
+        return [*own, self._nodes.informer] if self._nodes else own
 
     async def run(self) -> None:
         """Run until cancelled; what was begun is cut off, and the lease is given back."""
@@ -148,7 +180,7 @@ class Controller:
 
     async def _work(self) -> None:
         """Lead whenever possible. Who stands by sees everything, and can start at once."""
-        for informer in self._informers:
+        for informer in (self._pods, self._evictions, self._requests):
             await informer.synced.wait()
         while True:
             if self._rival is not None:
@@ -173,6 +205,8 @@ class Controller:
         self._queue.clear()
         self._leading = True
         self._add(self._router.everything())
+        if self._nodes is not None:
+            self._nodes.begin()
         tasks = [
             asyncio.create_task(self._loop.run(self._settings.workers)),
             asyncio.create_task(self._lead.hold()),
@@ -187,6 +221,8 @@ class Controller:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            if self._nodes is not None:
+                self._nodes.end()
         for task in done:
             task.result()  # a bug in the workers must not pass for a lost lead
 
@@ -197,7 +233,9 @@ class Controller:
             self._rival.saw(document)
         return read_eviction(document)
 
-    def _pod_changed(self, change: Change[bytes]) -> None:
+    def _pod_changed(self, change: Change[KnownPod]) -> None:
+        if self._nodes is not None:
+            self._nodes.pod_changed(change)
         if self._leading:
             self._add(self._router.pod(change))
 
@@ -209,6 +247,8 @@ class Controller:
             self._add(self._router.eviction(change))
 
     def _request_changed(self, change: Change[EvictionRequest]) -> None:
+        if self._nodes is not None:
+            self._nodes.request_changed(change)
         if self._leading:
             self._add(self._router.request(change))
 

@@ -7,7 +7,7 @@ is lost: nobody may rely on Events. Each is one request: it is created, and neve
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from time import monotonic
@@ -32,10 +32,13 @@ MAX_WAITING: Final = 4096
 """Events that wait to be sent; more are lost. A few MB. Our own choice."""
 _MAX_REMEMBERED: Final = 4096
 _COMPONENT: Final = "usher-controller"
+_NAMESPACE: Final = "default"
+"""Of Events about what is in none (``legacyValidateEvent``, pkg/apis/core/validation/events.go)."""
 
 _log = structlog.get_logger()
 
 Tell: TypeAlias = Callable[[Eviction, Occurrence], None]
+Say: TypeAlias = Callable[[Mapping[str, str], Occurrence], None]
 
 
 @dataclass(slots=True)
@@ -61,12 +64,16 @@ class Recorder:
 
     def tell(self, eviction: Eviction, occurrence: Occurrence) -> None:
         """Tell it of the Eviction, and of its pod. Never waits, never fails."""
+        for subject in _subjects(eviction):
+            self.say(subject, occurrence)
+
+    def say(self, subject: Mapping[str, str], occurrence: Occurrence) -> None:
+        """Tell it of one object; ``subject`` is a reference to it. Never waits, never fails."""
         if occurrence.level > self._level:
             return
         now = clock.now()
-        for subject in _subjects(eviction):
-            if said := self._news(subject["uid"], occurrence, now):
-                self._send_later(_event(subject, occurrence, said, now))
+        if said := self._news(subject["uid"], occurrence, now):
+            self._send_later(_event(subject, occurrence, said, now))
 
     async def run(self) -> None:
         """Send what is told; never returns."""
@@ -116,7 +123,9 @@ def _subjects(eviction: Eviction) -> Iterator[dict[str, str]]:
         yield {"apiVersion": version, "kind": kind, **place}
 
 
-def _event(subject: dict[str, str], occurrence: Occurrence, said: _Said, now: datetime) -> Document:
+def _event(
+    subject: Mapping[str, str], occurrence: Occurrence, said: _Said, now: datetime
+) -> Document:
     text = f"{occurrence.reason} {occurrence.message} {now.timestamp()}"
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     return {
@@ -124,9 +133,9 @@ def _event(subject: dict[str, str], occurrence: Occurrence, said: _Said, now: da
         "kind": "Event",
         "metadata": {
             "name": f"{subject['name'][:200].rstrip('.-')}.{digest}",
-            "namespace": subject["namespace"],
+            "namespace": subject["namespace"] or _NAMESPACE,
         },
-        "involvedObject": subject,
+        "involvedObject": dict(subject),
         "reason": occurrence.reason,
         "message": occurrence.message[:MAX_NOTE],
         "type": "Warning" if occurrence.is_warning else "Normal",

@@ -8,9 +8,9 @@ successful renewal. That it stops before others may start is what keeps two from
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from time import monotonic
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 
@@ -19,6 +19,10 @@ from cluster.client import Cluster, Document
 from cluster.failures import ClusterFailure, Conflict, Denied, Missing
 from cluster.key import Key
 from cluster.resources import LEASES
+
+NOTE: Final = "usher.dev/node-health-budgets"
+"""The annotation by which a leader tells the next one what zones may spend: the Lease is written
+anyway, by nobody else, and never by one who has lost it."""
 
 _log = structlog.get_logger()
 
@@ -78,6 +82,15 @@ def claimed(
     return {**lease, "spec": spec | changes}
 
 
+def noted(lease: Document, note: str | None) -> Document:
+    """``lease`` with ``note`` in it; None leaves the one that is there."""
+    if note is None:
+        return lease
+    metadata = lease["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), NOTE: note}
+    return {**lease, "metadata": {**metadata, "annotations": annotations}}
+
+
 def format_micro_time(instant: datetime) -> str:
     """``instant`` as ``metav1.MicroTime`` wants it: UTC, exactly six fractional digits."""
     return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -98,6 +111,21 @@ class Lead(Protocol):
 
     async def hold(self) -> None:
         """Return when it may not any more."""
+
+    @property
+    def inherited(self) -> str:
+        """The note that was found with the right; "" for none."""
+
+    @property
+    def subject(self) -> dict[str, str] | None:
+        """A reference to the object that stands for the right, None without one."""
+
+    @property
+    def margin(self) -> timedelta:
+        """For how long something may be written after the note was."""
+
+    async def keep(self) -> None:
+        """Return when the note is where the next holder finds it. Raises ClusterFailure."""
 
     async def release(self) -> None:
         """Give the right back."""
@@ -122,6 +150,23 @@ class Alone:
         """For ever."""
         await asyncio.get_running_loop().create_future()
 
+    @property
+    def inherited(self) -> str:
+        """Nothing: nobody was there before."""
+        return ""
+
+    @property
+    def subject(self) -> None:
+        """There is none."""
+
+    @property
+    def margin(self) -> timedelta:
+        """Does not matter without a note."""
+        return timedelta()
+
+    async def keep(self) -> None:
+        """Nobody comes after."""
+
     async def release(self) -> None:
         """Nobody is waiting."""
 
@@ -136,13 +181,19 @@ class Elector:
         identity: str,
         terms: Terms,
         changed: Callable[[bool], None],
+        note: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """``key`` is the Lease's; ``changed`` is told when this candidate wins or loses."""
+        """``key`` is the Lease's; ``changed`` is told when this candidate wins or loses.
+
+        ``note`` returns what the next leader is to know, None to leave what is there.
+        """
         self._cluster = cluster
         self._key = key
         self._identity = identity
         self._terms = terms
         self._changed = changed
+        self._note = note
+        self._one_by_one = asyncio.Lock()
         self._sight = Sight()
         self._held: Document | None = None
         self._until = 0.0
@@ -176,6 +227,35 @@ class Elector:
         _log.warning("the lead is lost, nothing is written any more", lease=self._key.name)
         self._changed(False)  # noqa: FBT003 - see acquire
 
+    @property
+    def inherited(self) -> str:
+        """The note in the Lease, which is the former leader's until it is renewed."""
+        metadata = self._held["metadata"] if self._held is not None else {}
+        return str((metadata.get("annotations") or {}).get(NOTE, ""))
+
+    @property
+    def subject(self) -> dict[str, str] | None:
+        """A reference to the Lease, while it is held."""
+        if self._held is None:
+            return None
+        return {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "namespace": self._key.namespace,
+            "name": self._key.name,
+            "uid": self._held["metadata"].get("uid", ""),
+        }
+
+    @property
+    def margin(self) -> timedelta:
+        """The renew deadline."""
+        return timedelta(seconds=self._terms.renew)
+
+    async def keep(self) -> None:
+        """Renew at once, and the note with it. Raises ClusterFailure where that did not work."""
+        if not await self._attempt(self._renew):
+            raise ClusterFailure("the Lease can't be written, and with it what others are to know")
+
     async def release(self) -> None:
         """Let others take over at once, if this candidate leads."""
         held, self._held = self._held, None
@@ -184,7 +264,7 @@ class Elector:
         self._changed(False)  # noqa: FBT003 - see acquire
         lease = claimed(held, self._identity, self._terms, clock.now(), released=True)
         try:
-            await self._cluster.replace(LEASES, self._key, lease)
+            await self._cluster.replace(LEASES, self._key, noted(lease, self._note()))
         except ClusterFailure as failure:
             _log.warning("the lease runs out by itself", error=str(failure))
         else:
@@ -192,6 +272,10 @@ class Elector:
 
     async def _attempt(self, step: Callable[[], Any]) -> bool:
         """Take ``step``; False where it failed, or took longer than a lead lasts."""
+        async with self._one_by_one:
+            return await self._attempt_alone(step)
+
+    async def _attempt_alone(self, step: Callable[[], Any]) -> bool:
         left = self._until - monotonic() if self._held is not None else self._terms.renew
         try:
             async with asyncio.timeout(max(left, 0.0)):
@@ -240,6 +324,7 @@ class Elector:
         began = monotonic()
         if self._held is not None:
             lease = claimed(self._held, self._identity, self._terms, clock.now())
+            lease = noted(lease, self._note())
             self._keep(await self._cluster.replace(LEASES, self._key, lease), began)
 
     def _keep(self, lease: Document, began: float) -> None:

@@ -1,10 +1,11 @@
 """The workers: take an item, plan, write, see when to look again."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from time import monotonic
-from typing import Final, NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
 
 import structlog
 
@@ -48,6 +49,11 @@ _MISSING_SECONDS: Final = 2.0
 LONGEST_WAIT: Final = HEARTBEAT_DEADLINE
 """After which everything that waits is looked at again, as spans counted by a clock that has been
 set meanwhile may be far too long. Our own choice: the longest span of an ordinary plan."""
+
+
+Special: TypeAlias = Callable[[Item], Awaitable[timedelta | None]]
+"""Does what an item asks for; returns when to do so again. Raises ClusterFailure and
+NotLeadingError."""
 
 
 class Reaction(NamedTuple):
@@ -102,9 +108,14 @@ class Loop:
         metrics: Metrics,
         extras: Callable[[], Extras],
         tell: Tell,
+        special: Mapping[str, Special] = MappingProxyType({}),
     ) -> None:
-        """``evictor`` None: somebody else is the default evictor; ``tell`` people what happens."""
+        """``evictor`` None: somebody else is the default evictor; ``tell`` people what happens.
+
+        ``special``: work of other kinds → who does it.
+        """
         self._tell = tell
+        self._special = special
         self._extras = extras
         self._view = view
         self._queue = queue
@@ -165,6 +176,8 @@ class Loop:
 
     async def _sync(self, item: Item) -> timedelta | None:
         """Bring one object into order; returns when to look at it again."""
+        if (special := self._special.get(item.work)) is not None:
+            return await special(item)
         store = self._view.requests if item.work == Sync.REQUEST else self._view.evictions
         entry = store.get(item.key)
         if entry is None:

@@ -10,6 +10,9 @@ MANAGER: Final = "usher-controller"
 EVICTOR_MANAGER: Final = "usher-evictor"
 """The field manager of the evictor's reports, which are a responder's, not the controller's."""
 
+NODE_HEALTH_MANAGER: Final = "usher-node-health"
+"""The field manager of requests for the pods of failed nodes, which are a requester's."""
+
 
 def without_foreign_requesters(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """``metadata`` of an Eviction without labels that only look as if they named a requester.

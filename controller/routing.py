@@ -8,13 +8,24 @@ from controller.plan import Sync
 from controller.planning.evictor import evictor_turn
 from controller.planning.relevance import has_ended
 from controller.store import Change, Entry
-from controller.view import View
+from controller.view import KnownPod, View
 from rules.api import Eviction, EvictionRequest
 from rules.states import FINAL_CONDITIONS, condition_of
 
 EVICTOR: Final = "evictor"
 """The work of the default evictor on an Eviction, beside the three syncs."""
-_STAGES: Final = {Sync.EVICTION: 0, EVICTOR: 0, Sync.METADATA: 1, Sync.REQUEST: 2}
+PLANNING: Final = "node-health"
+"""The work of planning for failed nodes, for all of them at once."""
+NODE_REQUEST: Final = "node-request"
+"""The work on one EvictionRequest for a pod of a failed node."""
+_STAGES: Final = {
+    PLANNING: -1,
+    NODE_REQUEST: -1,
+    Sync.EVICTION: 0,
+    EVICTOR: 0,
+    Sync.METADATA: 1,
+    Sync.REQUEST: 2,
+}
 
 ValueT = TypeVar("ValueT", Eviction, EvictionRequest)
 
@@ -23,7 +34,7 @@ class Item(NamedTuple):
     """What to do about one object."""
 
     work: str
-    """A :class:`Sync`, or :data:`EVICTOR`."""
+    """A :class:`Sync`, :data:`EVICTOR`, :data:`PLANNING` or :data:`NODE_REQUEST`."""
     key: Key
     target: str
     """UID of the target, "" for none."""
@@ -35,7 +46,10 @@ class Item(NamedTuple):
 
     @property
     def stage(self) -> int:
-        """Evictions that have begun go first: under load each ends soon, rather than all late."""
+        """Evictions that have begun go first: under load each ends soon, rather than all late.
+
+        Before these goes what takes a wish back: each moment may cost a pod.
+        """
         return _STAGES[self.work]
 
 
@@ -64,7 +78,7 @@ class Router:
         for request in self._view.requests:
             yield _item(Sync.REQUEST, request)
 
-    def pod(self, change: Change[bytes]) -> Iterator[Item]:
+    def pod(self, change: Change[KnownPod]) -> Iterator[Item]:
         """A pod has come, gone, or changed in what counts."""
         entry = change.new or change.old
         if entry is None:

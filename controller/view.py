@@ -7,14 +7,16 @@ Nothing is kept that nobody reads: pods are cut down to a few bytes, other objec
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from cluster.key import Key
 from controller.ownership import without_foreign_requesters
+from controller.planning.node_pods import NodePod, PodObject
 from controller.planning.snapshot import Pod, Snapshot
 from controller.store import Entry, Store
+from controller.zones import Node, NodeObject
 from rules.api import RESPONDERS_ANNOTATION, Eviction, EvictionRequest
 from rules.decode import decode_model
 
@@ -26,11 +28,20 @@ cut to 253 characters, so that at least so many of a longer one are left."""
 _named_after = re.compile(r"pod-[0-9]{1,18}-(.*)", re.ASCII | re.DOTALL).fullmatch
 
 
+class KnownPod(NamedTuple):
+    """What is kept of a pod."""
+
+    kept: bytes
+    """What counts for its eviction; see :func:`kept_of`."""
+    place: NodePod | None = None
+    """What counts when its node fails; None where nobody asks."""
+
+
 class View:
     """The pods, Evictions and EvictionRequests that are known, each findable as plans need it."""
 
     def __init__(self) -> None:
-        self.pods: Store[bytes] = Store()
+        self.pods: Store[KnownPod] = Store()
         self.evictions: Store[Eviction] = Store(target=_target_of, stem=_stem_of)
         self.requests: Store[EvictionRequest] = Store(target=_target_of)
 
@@ -65,7 +76,7 @@ class View:
         }
         found = self.pods.get(Key(namespace, pod.name))
         return Snapshot(
-            pods=(pod_of(found.value),) if found else (),
+            pods=(pod_of(found.value.kept),) if found else (),
             evictions=tuple(known.values()),
             eviction_requests=tuple(e.value for e in self.requests_of(namespace, pod.uid)),
             terminal_times={
@@ -109,7 +120,22 @@ def _bare(document: Mapping[str, Any]) -> dict[str, Any]:
     return {**document, "metadata": metadata}
 
 
-def read_pod(document: Mapping[str, Any]) -> bytes:
+def read_pod(document: Mapping[str, Any]) -> KnownPod:
+    """What counts of a pod, where its node does not."""
+    return KnownPod(kept_of(document))
+
+
+def read_pod_on_node(document: Mapping[str, Any]) -> KnownPod:
+    """What counts of a pod, its node included. Raises DecodeError."""
+    return KnownPod(kept_of(document), NodePod.of(decode_model(PodObject, document)))
+
+
+def read_node(document: Mapping[str, Any]) -> Node:
+    """What counts of a node, a small part of it. Raises DecodeError."""
+    return Node.of(decode_model(NodeObject, document))
+
+
+def kept_of(document: Mapping[str, Any]) -> bytes:
     """What counts of a pod, as short JSON: most pods are never evicted, and need not be decoded.
 
     Two pods that differ in nothing that counts give the same bytes.

@@ -46,7 +46,8 @@ def _applied(
 ) -> Eviction | EvictionRequest:
     """``stored`` after ``written`` has been applied to it."""
     if subresource != STATUS:
-        return stored.model_copy(update={"metadata": _metadata(written, stored)})
+        changed = {"metadata": _metadata(written, stored), "spec": written.spec}
+        return stored.model_copy(update=changed)
     conditions = _merged(
         stored.status.conditions, written.status.conditions, lambda condition: condition.type
     )

@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import Final
 
 from controller.planning.conditions import CANCELED
+from controller.zones import Node, Zone, ZoneState, ZoneStatus
 from rules.api import (
     EVICTOR,
     ConditionStatus,
@@ -46,6 +47,31 @@ class Occurrence:
 def refused(refusal: str) -> Occurrence:
     """The API server does not evict the pod at present."""
     return Occurrence("EvictionRefused", refusal, is_warning=True)
+
+
+def asked_to_leave(node: Node, pods: int) -> Occurrence:
+    """It is the turn of a failed node."""
+    words = f"The node is {node.health}: {_pods(pods)} asked to leave."
+    return Occurrence("EvictingPods", words, is_warning=True)
+
+
+def may_stay(pods: int, *, is_down: bool) -> Occurrence:
+    """Nobody asks any more for what was asked of the pods of a node."""
+    why = "No node of the cluster is healthy" if is_down else "The node is healthy again"
+    return Occurrence("EvictionsWithdrawn", f"{why}: {_pods(pods)} no longer asked to leave.")
+
+
+def zone_changed(zone: Zone, status: ZoneStatus) -> Occurrence:
+    """A zone is in another state, or evictions there have another rate."""
+    words = f"Zone {zone}: {status.state}, {status.unhealthy} of {status.nodes} nodes unhealthy"
+    rate = f"at most {status.rate:g} nodes per second are evicted"
+    words = f"{words}; {rate if status.rate else 'no nodes are evicted'}."
+    is_normal = status.state is ZoneState.NORMAL
+    return Occurrence("ZoneChanged", words, is_warning=not is_normal)
+
+
+def _pods(number: int) -> str:
+    return f"{number} pod is" if number == 1 else f"{number} pods are"
 
 
 def occurrences(before: EvictionStatus, after: EvictionStatus) -> Iterator[Occurrence]:

@@ -64,6 +64,21 @@ DELETE: Final[Object] = {
     "resources": ["evictions", "evictionrequests"],
     "verbs": ["delete"],
 }
+NODE_HEALTH: Final[list[Object]] = [
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]},
+    {
+        "apiGroups": ["lifecycle.k8s.io"],
+        "resources": ["evictionrequests"],
+        "verbs": ["create", "patch", "delete"],
+    },
+    {
+        "apiGroups": ["lifecycle.k8s.io"],
+        "resources": ["evictionrequesters"],
+        "resourceNames": ["node-health.usher.dev/controller"],
+        "verbs": ["request"],
+    },
+]
+"""What ``--node-health`` needs beside :data:`PERMISSIONS`."""
 _REQUEST: Final[Object] = {
     "apiGroups": ["lifecycle.k8s.io"],
     "resources": ["evictionrequesters"],

@@ -17,7 +17,7 @@ from cluster.resources import PODS
 from controller.app import AGENT
 from controller.informer import Informer
 from controller.store import Change, Store
-from controller.view import read_pod
+from controller.view import KnownPod, read_pod
 from rules.api import EVICTOR
 from tests.controller.program import Program, Users, prepared, present, running, states
 from tests.controller.proxy import Proxy, Seen
@@ -247,7 +247,7 @@ async def test_a_watch_that_is_open_and_silent(
     )
     key, told = Key(users.namespace, "web-0"), asyncio.Event()
 
-    def note(change: Change[bytes]) -> None:
+    def note(change: Change[KnownPod]) -> None:
         if change.new and change.new.key == key:
             told.set()
 

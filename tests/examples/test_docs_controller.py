@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -13,7 +14,7 @@ from cli.main import usher as group
 from controller.metrics import Board, Metrics, ZoneBoard
 from controller.planning import occurrences
 from controller.view import View
-from tests.controller.rights import PERMISSIONS
+from tests.controller.rights import NODE_HEALTH, PERMISSIONS
 from tests.e2e.api import Object
 from tests.examples.shell import blocks, page, run_shell
 
@@ -68,14 +69,22 @@ def test_events() -> None:
 
 
 def rights() -> list[Object]:
-    """The documents of the page's section about rights."""
-    (block,) = blocks(PAGE, "yaml")
-    return list(yaml.safe_load_all(block))
+    """The documents of the page's section about rights, without those of certain flags."""
+    return list(yaml.safe_load_all(blocks(PAGE, "yaml")[0]))
 
 
 def test_rights() -> None:
-    rules = [rule for document in rights() for rule in document.get("rules", [])]
-    assert sorted(rules, key=str) == sorted(PERMISSIONS, key=str)
+    assert _rules(rights()) == sorted(PERMISSIONS, key=str)
+
+
+def test_rights_of_node_health() -> None:
+    _, block = blocks(PAGE, "yaml")
+    assert _rules(yaml.safe_load_all(block)) == sorted(NODE_HEALTH, key=str)
+
+
+def _rules(documents: Iterable[Object]) -> list[Object]:
+    rules = [rule for document in documents for rule in document.get("rules", [])]
+    return sorted(rules, key=str)
 
 
 def test_the_plan(tmp_path: Path) -> None:

@@ -1,0 +1,178 @@
+"""Cares for the pods of failed nodes: plans, and has requests made and taken back.
+
+What a turn costs is in the Lease before its first request is sent, so that no leader after this one
+spends it again. See ADR 61.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from cluster import clock
+from cluster.client import Cluster
+from cluster.failures import ClusterFailure
+from cluster.key import Key
+from cluster.resources import NODES
+from controller.events import Say
+from controller.informer import Informer
+from controller.lease import Lead
+from controller.loop import Special
+from controller.metrics import Metrics
+from controller.node_herald import NodeHerald
+from controller.node_requests import NodeRequests, PretendedRequests
+from controller.node_view import NodeView
+from controller.planning.admission import as_request
+from controller.planning.node_health import (
+    REQUESTER,
+    NodeHealthPlan,
+    plan_node_health,
+    request_write,
+)
+from controller.planning.snapshot import Snapshot
+from controller.routing import NODE_REQUEST, PLANNING, Item
+from controller.store import Change
+from controller.view import KnownPod, View, read_node
+from controller.writer import Writer
+from controller.zone_budgets import ZoneBudgets
+from controller.zones import DEFAULTS, Limits, Node
+from rules.api import EvictionRequest, Intent, PodReference
+from rules.evaluate import evaluate
+
+TICK: Final = Item(PLANNING, Key("", ""), "")
+"""The one item that plans for all nodes."""
+GATHERING_SECONDS: Final = 0.5
+"""For how long further changes are waited for, so that a storm of them leads to few plans. Our own
+choice: a plan takes up to a tenth of a second, and the rates are far slower."""
+BLIND_SECONDS: Final = 5.0
+"""Until it is looked again whether nodes can be read. Our own choice."""
+
+
+@dataclass(frozen=True)
+class NodeHealth:
+    """How to care for the pods of failed nodes."""
+
+    limits: Limits = DEFAULTS
+    requester: str = REQUESTER
+    dry_run: bool = False
+    """Whether only to report what would be asked for."""
+
+
+def requester_error(requester: str) -> str | None:
+    """Why no EvictionRequest can have ``requester``; None if one can."""
+    pod = PodReference(name="pod", uid=str(UUID(int=0)))
+    write = request_write(Key("default", "request"), pod, requester, Intent.EVICTION)
+    denied = evaluate(as_request(write, Snapshot(), clock.now())).denied
+    return denied[0].error.message if denied else None
+
+
+class NodeKeeper:
+    """Watches nodes, and plans again and again while this process leads."""
+
+    def __init__(
+        self,
+        settings: NodeHealth,
+        cluster: Cluster,
+        view: View,
+        writer: Writer,
+        lead: Lead,
+        say: Say,
+        metrics: Metrics,
+        add: Callable[[Item, float], None],
+    ) -> None:
+        """Bind to the parts of a controller; ``add`` adds an item to the queue, after seconds."""
+        self._settings = settings
+        self._lead = lead
+        self._add = add
+        self._leading = False
+        self._plan: NodeHealthPlan | None = None
+        self._nodes = nodes = NodeView(settings.requester)
+        self.informer = Informer(
+            cluster, NODES, read_node, nodes.store, self.node_changed, metrics.reading_failures
+        )
+        self._budgets = ZoneBudgets(lambda: clock.now() - cluster.clock_ahead, lead.margin)
+        self._requests = (
+            PretendedRequests(nodes, metrics)
+            if settings.dry_run
+            else NodeRequests(settings.requester, nodes, view, writer, self._budgets, metrics)
+        )
+        self._herald = NodeHerald(nodes, lead, say, metrics, dry_run=settings.dry_run)
+
+    @property
+    def special(self) -> Mapping[str, Special]:
+        """The kinds of work that are done here."""
+        return {PLANNING: self._tick, NODE_REQUEST: self._requests.run}
+
+    def begin(self) -> None:
+        """This process leads from now on."""
+        self._requests.clear()
+        self._herald.clear()
+        self._budgets.begin(self._lead.inherited)
+        self._leading = True
+        self._add(TICK, 0.0)
+
+    def end(self) -> None:
+        """It does not any more. What zones may spend is still to be told to the next leader."""
+        self._leading = False
+        self._plan = None
+
+    def node_changed(self, change: Change[Node]) -> None:
+        """A node has come, gone, or changed in what counts."""
+        self._plan_soon(self._nodes.node(change))
+
+    def pod_changed(self, change: Change[KnownPod]) -> None:
+        """The same about a pod."""
+        self._plan_soon(self._nodes.pod(change))
+
+    def request_changed(self, change: Change[EvictionRequest]) -> None:
+        """The same about an EvictionRequest."""
+        self._plan_soon(self._nodes.request(change))
+
+    def _plan_soon(self, is_called_for: bool) -> None:  # noqa: FBT001 - what each change says
+        if is_called_for and self._leading:
+            self._add(TICK, GATHERING_SECONDS)
+
+    @property
+    def plan(self) -> NodeHealthPlan | None:
+        """The last plan, with the budgets of the present; None where this process does not lead."""
+        return replace(self._plan, budgets=self._budgets.present()) if self._plan else None
+
+    def note(self) -> str | None:
+        """What the next leader is to know; None: nothing that is new."""
+        return None if self._settings.dry_run else self._budgets.note()
+
+    async def _tick(self, _: Item) -> timedelta | None:
+        """Plan, and see to what is planned.
+
+        Raises ClusterFailure where the Lease can't be written: then nobody has had a turn.
+        """
+        if self.informer.trouble is not None:
+            # What was seen last is kept, but nobody is to lose a pod for news that may be old.
+            return timedelta(seconds=BLIND_SECONDS)
+        plan = self._new_plan()
+        self._requests.end_turns(plan)
+        self._budgets.after(plan.budgets)
+        if plan.turns and not self._settings.dry_run:
+            await self._keep(plan)
+        self._plan = plan
+        self._herald.tell(plan, self._requests.new_withdrawals(plan))
+        for item in self._requests.schedule(plan):
+            self._add(item, 0.0)
+        waits = (plan.requeue_after, self._requests.next_release())
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    def _new_plan(self) -> NodeHealthPlan:
+        now = self._budgets.now()
+        snapshot = self._nodes.snapshot(
+            self._requests.known(), self._budgets.before(now), self._budgets.elapsed
+        )
+        return plan_node_health(snapshot, now, self._settings.limits)
+
+    async def _keep(self, plan: NodeHealthPlan) -> None:
+        try:
+            await self._lead.keep()
+        except ClusterFailure:
+            for turn in plan.turns:
+                self._budgets.give_back(turn.node.zone, turn.node.name)
+            raise
