@@ -169,3 +169,17 @@ periodSeconds: {{ index . 2 }}
 failureThreshold: {{ index . 3 }}
 timeoutSeconds: 5
 {{- end -}}
+
+{{/* Not empty if the context is an IP address, not a DNS name. */}}
+{{- define "usher.isAddress" -}}
+{{- if or (contains ":" .) (regexMatch "^[0-9.]+$" .) }}true{{ end -}}
+{{- end -}}
+
+{{/* The IP addresses among the extra names, as a YAML list. */}}
+{{- define "usher.extraAddresses" -}}
+{{- $found := list -}}
+{{- range include "usher.extraNames" . | fromYamlArray -}}
+{{- if include "usher.isAddress" . -}}{{- $found = append $found . -}}{{- end -}}
+{{- end -}}
+{{ toYaml $found }}
+{{- end -}}
