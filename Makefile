@@ -89,6 +89,7 @@ rule: setup ## Start a rule: make rule NAME=my-rule
 
 docs: setup ## Generate the documents that come from code
 	$(BIN)/usher explain -o markdown > docs/rules.md
+	$(BIN)/python -m tests.docs.metrics > docs/metrics.md
 
 site: setup ## Build the documentation into site/; broken links are errors
 	$(BIN)/mkdocs build --quiet --strict
