@@ -32,7 +32,7 @@ class Tool:
 
     package: str
     module: str
-    files: tuple[str, ...]
+    files: tuple[str, ...] = ()
     """Files of that module, relative to its root, that belong beside the program."""
 
 
@@ -116,6 +116,24 @@ _ALL = (
             module="sigs.k8s.io/kwok",
             files=tuple(f"kustomize/stage/{stage}.yaml" for stage in _STAGES),
         ),
+    ),
+    Binary(
+        name="helm",
+        title="helm 4.3.1",
+        module=TESTS / "controlplane/helm",
+        sources=(),
+        first_build_seconds=60,
+        linker_flags=(*_STRIP, "-X helm.sh/helm/v4/internal/version.version=v4.3.1"),
+        tool=Tool(package="helm.sh/helm/v4/cmd/helm", module="helm.sh/helm/v4"),
+    ),
+    Binary(
+        name="helm-3",
+        title="helm 3.22.0",
+        module=TESTS / "controlplane/helm3",
+        sources=(),
+        first_build_seconds=60,
+        linker_flags=(*_STRIP, "-X helm.sh/helm/v3/internal/version.version=v3.22.0"),
+        tool=Tool(package="helm.sh/helm/v3/cmd/helm", module="helm.sh/helm/v3"),
     ),
     Binary(
         name="oracle",

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tests.controlplane.credentials import Credentials
 from tests.controlplane.ports import HOST
@@ -37,15 +37,28 @@ class ApiserverOptions:
     runtime_config: Mapping[str, bool] = field(default_factory=dict)
     audit_policy: Path | None = None
     audit_log: Path | None = None
+    workloads: bool = False
     extra_arguments: Sequence[str] = ()
 
 
+_FOR_WORKLOADS: Final = (
+    # Pods have addresses of their own, and come from there.
+    "--bind-address=0.0.0.0",
+    # There is no kube-proxy: webhooks are called at the addresses behind their Services.
+    "--enable-aggregator-routing=true",
+)
+_WITHOUT_WORKLOADS: Final = (
+    f"--bind-address={HOST}",
+    # Without a controller manager no namespace has the service account that it demands.
+    "--disable-admission-plugins=ServiceAccount",
+)
+
+
 def apiserver_arguments(options: ApiserverOptions) -> list[str]:
-    """Serve on loopback with RBAC and static tokens, without a controller manager."""
+    """Serve with RBAC and static tokens; without workloads on loopback alone."""
     keys = options.credentials
     arguments = [
         f"--etcd-servers={options.etcd_url}",
-        f"--bind-address={HOST}",
         f"--advertise-address={HOST}",
         f"--secure-port={options.port}",
         # A loopback address is no valid endpoint, and nobody looks for the default Service.
@@ -58,9 +71,8 @@ def apiserver_arguments(options: ApiserverOptions) -> list[str]:
         f"--service-account-signing-key-file={keys.service_account_key}",
         f"--token-auth-file={options.token_file}",
         "--authorization-mode=RBAC",
-        # Without a controller manager no namespace has the service account that it demands.
-        "--disable-admission-plugins=ServiceAccount",
     ]
+    arguments += _FOR_WORKLOADS if options.workloads else _WITHOUT_WORKLOADS
     arguments += _switches("--feature-gates", options.feature_gates)
     arguments += _switches("--runtime-config", options.runtime_config)
     if options.audit_log and options.audit_policy:
@@ -83,13 +95,26 @@ _CONTROLLERS = (
     "pod-garbage-collector-controller",
 )
 """The controllers without which a cluster would not end what evictions begin."""
+_WORKLOAD_CONTROLLERS = (
+    *_CONTROLLERS,
+    "deployment-controller",
+    "endpointslice-controller",
+    "replicaset-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-controller",
+)
+"""And those that make pods of Deployments, and endpoints of pods."""
 
 
-def controller_manager_arguments(port: int, kubeconfig: Path, keys: Credentials) -> list[str]:
+def controller_manager_arguments(
+    port: int, kubeconfig: Path, keys: Credentials, *, workloads: bool
+) -> list[str]:
     """A few of Kubernetes' controllers, each with its own service account as in a cluster."""
+    controllers = _WORKLOAD_CONTROLLERS if workloads else _CONTROLLERS
     return [
         f"--kubeconfig={kubeconfig}",
-        f"--controllers={','.join(_CONTROLLERS)}",
+        f"--controllers={','.join(controllers)}",
+        f"--root-ca-file={keys.ca_certificate}",
         "--use-service-account-credentials",
         "--leader-elect=false",
         f"--bind-address={HOST}",

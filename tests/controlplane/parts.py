@@ -24,8 +24,8 @@ class Part:
     is_ready: Callable[[int], bool]
 
 
-def controller_manager(kubeconfig: Path, keys: Credentials) -> Part:
-    """Kubernetes' own garbage collectors, its disruption and its namespace controller."""
+def controller_manager(kubeconfig: Path, keys: Credentials, *, workloads: bool) -> Part:
+    """Kubernetes' garbage collectors, its disruption and its namespace controller, or more."""
 
     def is_ready(port: int) -> bool:
         client = ApiClient(HOST, port, keys.ca_certificate)
@@ -33,7 +33,7 @@ def controller_manager(kubeconfig: Path, keys: Credentials) -> Part:
 
     return Part(
         "kube-controller-manager",
-        lambda port: controller_manager_arguments(port, kubeconfig, keys),
+        lambda port: controller_manager_arguments(port, kubeconfig, keys, workloads=workloads),
         is_ready,
     )
 

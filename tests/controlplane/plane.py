@@ -47,19 +47,23 @@ class ControlPlane:
         port: int | None = None,
         audit: bool = False,
         audit_bodies: bool = True,
+        workloads: bool = False,
         feature_gates: Mapping[str, bool] | None = None,
         extra_arguments: Sequence[str] = (),
     ) -> None:
         """Prepare a plane; ``start`` or ``with`` starts it.
 
         ``port`` fixes the API server's port; ``audit`` keeps an audit log, with bodies unless
-        ``audit_bodies`` is off; ``feature_gates`` are set on top of the mode's;
-        ``extra_arguments`` go to kube-apiserver.
+        ``audit_bodies`` is off; with ``workloads`` Deployments get pods (whose addresses reach the
+        API server) and Services get endpoints (at which it calls webhooks) from the controller
+        manager; ``feature_gates`` are set on top of the mode's; ``extra_arguments`` go to
+        kube-apiserver.
         """
         self.mode = mode
         self._port = port
         self._audit = audit
         self._audit_bodies = audit_bodies
+        self._workloads = workloads
         self._extra_arguments = tuple(extra_arguments)
         self._feature_gates = dict(feature_gates or {})
         self.etcd_port = 0
@@ -162,12 +166,15 @@ class ControlPlane:
     def start_controller_manager(self) -> None:
         """Start garbage collectors, disruption and namespace controller, until ``stop``.
 
+        With ``workloads`` also those of Deployments, Services and service accounts.
+
         What they are to collect should be served by then: what comes later is found twice a
         minute only.
         """
         keys = Credentials.in_folder(self.folder)
         kubeconfig = self.kubeconfig("system:kube-controller-manager")
-        self._start_part(parts.controller_manager(kubeconfig, keys))
+        part = parts.controller_manager(kubeconfig, keys, workloads=self._workloads)
+        self._start_part(part)
 
     def stop_controller_manager(self) -> None:
         """Stop the controller manager alone."""
@@ -333,6 +340,7 @@ class ControlPlane:
             runtime_config=self.mode.runtime_config,
             audit_policy=self.folder / "audit-policy.json" if self._audit else None,
             audit_log=self._audit_log if self._audit else None,
+            workloads=self._workloads,
             extra_arguments=self._extra_arguments,
         )
         self._client = ApiClient(HOST, self.port, self.ca_file)

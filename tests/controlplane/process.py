@@ -26,7 +26,8 @@ class ProcessError(Exception):
     """A program of the control plane died or never became ready; the message shows its log."""
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Tie a child to the thread that forks it; for ``preexec_fn``, on Linux."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -42,7 +43,7 @@ class ChildProcess:
         """Start ``command`` in a process group of its own, appending to the log."""
         # The signal is tied to the thread that forks, so only the main thread may ask for it.
         is_main_thread = threading.current_thread() is threading.main_thread()
-        prepare = _die_with_parent if _HAS_PRCTL and is_main_thread else None
+        prepare = die_with_parent if _HAS_PRCTL and is_main_thread else None
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 command,
