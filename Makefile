@@ -10,7 +10,7 @@ CODE := rules cluster webhook controller certs cli tests examples
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo test check format lint types layers fast-tests e2e fix fuzz chaos bench \
-	bench-webhook bench-controller bench-nodes controlplane rule docs lock clean
+	bench-webhook bench-controller bench-nodes controlplane rule docs chart lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,6 +90,9 @@ rule: setup ## Start a rule: make rule NAME=my-rule
 docs: setup ## Generate the documents that come from code
 	$(BIN)/usher explain -o markdown > docs/rules.md
 	$(BIN)/python -m tests.docs.metrics > docs/metrics.md
+
+chart: setup ## Generate what the chart has from elsewhere: definitions, README, descriptions
+	$(BIN)/python -m tests.chart.generate
 
 site: setup ## Build the documentation into site/; broken links are errors
 	$(BIN)/mkdocs build --quiet --strict

@@ -104,6 +104,14 @@
   severity: warning
   summary: Usher's controller planned a write that its own rules refuse.
   description: It was not sent. This is a bug; the log of the container controller has the write.
+{{- if .values.controller.nodeHealth.enabled }}
+- alert: UsherZoneDisrupted
+  expr: max by (region, zone) (usher_controller_node_health_zone_state{ {{- $own }},state!="normal"}) == 1
+  for: 5m
+  severity: warning
+  summary: So many nodes of a zone have failed that evictions are slowed down or stopped.
+  description: usher nodes shows the zones, and what would be evicted when.
+{{- end }}
 - alert: UsherClockWrong
   expr: max by (pod) (abs(usher_controller_clock_ahead_seconds{ {{- $own }}})) > 30
   for: 5m

@@ -22,11 +22,20 @@ serviceAccount.create is false, but there is no serviceAccount.name. The Service
 {{- if le (int $v.terminationGracePeriodSeconds) (int $v.webhook.drainSeconds) }}
 terminationGracePeriodSeconds is {{ int $v.terminationGracePeriodSeconds }}, webhook.drainSeconds {{ int $v.webhook.drainSeconds }}: pods would be killed while they serve. Make the first larger, by 10 or more.
 {{- end }}
+{{- if and (eq $v.strategy.type "Recreate") $v.strategy.rollingUpdate }}
+strategy.type is "Recreate", which has no strategy.rollingUpdate. Set that to null; or keep "RollingUpdate", with which no call fails.
+{{- end }}
 {{- $ports := list (int $v.webhook.port) (int $v.webhook.healthPort) }}
 {{- if $v.controller.enabled }}{{ $ports = append $ports (int $v.controller.healthPort) }}{{ end }}
 {{- if eq $v.certificates.source "own" }}{{ $ports = append $ports (int $v.certificates.own.healthPort) }}{{ end }}
 {{- if ne (len $ports) (len (uniq $ports)) }}
 webhook.port, webhook.healthPort, controller.healthPort and certificates.own.healthPort must differ: the containers of a pod share its ports.
+{{- end }}
+{{- if and $v.controller.nodeHealth.enabled (not $v.controller.enabled) }}
+controller.nodeHealth.enabled is true, but controller.enabled is false: nobody would do it. Enable both, or none.
+{{- end }}
+{{- if and $v.controller.nodeHealth.dryRun (not $v.controller.nodeHealth.enabled) }}
+controller.nodeHealth.dryRun reports what controller.nodeHealth.enabled would do. Set both to true.
 {{- end }}
 {{- if and $v.metrics.serviceMonitor.enabled (not $v.metrics.service) }}
 metrics.serviceMonitor.enabled needs the Service that it names. Set metrics.service to true.

@@ -72,8 +72,9 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "usher.serviceAccountN
 {{- ternary "audit" $mode (and $root.Values.audit (ne $mode "off")) -}}
 {{- end -}}
 
+{{/* A failurePolicy, the second of the list, unless this is an audit. */}}
 {{- define "usher.failurePolicy" -}}
-{{- ternary "Ignore" .Values.registration.validating.failurePolicy .Values.audit -}}
+{{- ternary "Ignore" (last .) (first .).Values.audit -}}
 {{- end -}}
 
 {{/* Where API servers find the path `.path`: by the Service, or by a URL. No caBundle, ever. */}}

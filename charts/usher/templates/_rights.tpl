@@ -70,7 +70,19 @@
   resourceNames: ["system:controller:evictionrequest-controller"]
   verbs: [get]
 {{- end }}
-{{- if .Values.controller.requestTTL }}
+{{- $asks := and .Values.controller.nodeHealth.enabled (not .Values.controller.nodeHealth.dryRun) }}
+{{- if .Values.controller.nodeHealth.enabled }}
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [list, watch]
+{{- end }}
+{{- if $asks }}
+# No right to the requester's name or to pods/eviction: the webhook is not asked about these writes.
+- apiGroups: [lifecycle.k8s.io]
+  resources: [evictionrequests]
+  verbs: [create, patch]
+{{- end }}
+{{- if or $asks .Values.controller.requestTTL }}
 - apiGroups: [lifecycle.k8s.io]
   resources: [evictionrequests]
   verbs: [delete]
