@@ -31,7 +31,7 @@ run: setup ## Start the webhook on localhost, send it sample reviews, keep servi
 demo: setup ## The same, and stop
 	$(BIN)/python -m examples.demo
 
-test: setup check e2e fuzz ## Everything that CI runs
+test: setup check site e2e fuzz ## Everything that CI runs
 
 check: setup format lint types layers fast-tests ## Format, lint, types, layers and fast tests
 
@@ -95,7 +95,7 @@ chart: setup ## Generate what the chart has from elsewhere: definitions, README,
 	$(BIN)/python -m tests.chart.generate
 
 site: setup ## Build the documentation into site/; broken links are errors
-	$(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 ENGINE ?= docker
 IMAGE ?= usher:dev
