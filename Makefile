@@ -10,7 +10,8 @@ CODE := rules cluster webhook controller certs cli tests examples
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo test check format lint types layers fast-tests e2e fix fuzz chaos bench \
-	bench-webhook bench-controller bench-nodes controlplane rule docs chart lock clean
+	bench-webhook bench-controller bench-nodes controlplane rule docs chart kustomize \
+	site image sbom lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,6 +94,9 @@ docs: setup ## Generate the documents that come from code
 
 chart: setup ## Generate what the chart has from elsewhere: definitions, README, descriptions
 	$(BIN)/python -m tests.chart.generate
+
+kustomize: setup ## Generate charts/kustomize from the chart
+	$(BIN)/python -m tests.chart.kustomize
 
 site: setup ## Build the documentation into site/; broken links are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
