@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 import urllib.error
@@ -105,6 +106,14 @@ class Program:
         lines = self.ask("/metrics")[1].splitlines()
         values = [line.rsplit(" ", 1)[1] for line in lines if line.split("{")[0].split()[0] == name]
         return sum(map(float, values))
+
+    def zone_state(self, zone: str) -> str | None:
+        """The state of a zone, by the metric."""
+        sample = f'{{region="eu-1",state="(.*)",zone="{zone}"}} 1.0'
+        found = re.search(
+            f"usher_controller_node_health_zone_state{sample}", self.ask("/metrics")[1]
+        )
+        return found[1] if found else None
 
     def terminate(self) -> None:
         os.kill(self.pid, signal.SIGTERM)

@@ -1,0 +1,146 @@
+"""Failed nodes in a real cluster whose webhook denies whatever any guard objects to."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from controller.lease import NOTE
+from controller.zones import Health
+from tests.controller.node_bed import PATIENT, Bed, running_bed
+from tests.controller.program import Program, running
+from tests.controller.rights import CONTROLLER, NODE_HEALTH, PERMISSIONS, STRANGER
+from tests.controlplane import Mode
+from tests.e2e import rbac
+from tests.e2e.api import Object
+from tests.e2e.cluster import Cluster
+from tests.e2e.guarded import NAME, guarded
+from tests.e2e.usher import judged_by
+from tests.e2e.waiting import eventually
+
+pytestmark = pytest.mark.e2e
+
+FLAGS: Final = ("--node-health", "--node-eviction-rate", "2")
+NODES: Final = 2
+"""In each zone; a zone of which one has failed is normal."""
+METRICS: Final = "usher_controller_node_health_"
+
+
+@pytest.fixture(scope="module", params=[Mode.NATIVE, Mode.CRD], ids=str)
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    with running_bed(request.param) as cluster:
+        Bed(cluster).create_nodes(NODES)
+        rbac.grant_everywhere(cluster, CONTROLLER, *PERMISSIONS, *NODE_HEALTH)
+        with guarded(cluster, cluster.plane.folder / "usher", CONTROLLER):
+            yield cluster
+
+
+@pytest.fixture
+def bed(cluster: Cluster) -> Iterator[Bed]:
+    """A new namespace, and nodes that are all ready; afterwards again."""
+    bed = Bed(cluster, judged_by(NAME))
+    yield bed
+    bed.turn(Health.READY, *bed.nodes())
+
+
+@pytest.fixture
+def program(bed: Bed, tmp_path: Path) -> Iterator[Program]:
+    with running(bed.cluster, tmp_path, *FLAGS, identity=CONTROLLER) as program:
+        program.wait_for_lead()
+        yield program
+        program.terminate()  # or the next one would wait until the Lease runs out
+        eventually(program.has_ended, "the controller ends")
+
+
+def test_pods_of_a_failed_node_are_evicted(bed: Bed, program: Program) -> None:
+    for node in bed.nodes("a"):
+        for number in range(3):
+            bed.create_pod(f"{node}-pod-{number}")
+    tolerant = {"tolerations": [{"operator": "Exists"}]}
+    bed.create_pod("a-00-pod-tolerant", **tolerant)
+    bed.turn(Health.UNREACHABLE, "a-00")
+    eventually(lambda: bed.pods("a-00") == {"a-00-pod-tolerant"}, "its pods are evicted")
+    bed.wait_until_gone()
+    assert len(bed.pods("a-01")) == 3
+    (event,) = eventually(lambda: bed.events("EvictingPods"), "an Event")
+    assert event["involvedObject"]["kind"] == "Node"
+    assert event["message"] == "The node is unreachable: 3 pods are asked to leave."
+    assert program.metric(f"{METRICS}evictions_requested_total") == 3
+    assert program.metric(f"{METRICS}turns_total") == 1
+
+
+def test_a_recovered_node_keeps_its_pods(bed: Bed, program: Program) -> None:
+    pod = bed.create_pod("b-00-pod-0", [PATIENT])
+    bed.turn(Health.NOT_READY, "b-00")
+    eventually(lambda: bed.requests("Eviction"), "the pod is asked to leave")
+    path = f"/apis/lifecycle.k8s.io/v1alpha1/namespaces/{bed.namespace}/evictions/pod-1-b-00-pod-0"
+    eventually(lambda: bed.cluster.api("GET", path).ok, "its eviction begins")
+    bed.turn(Health.READY, "b-00")
+    bed.wait_until_gone()
+    assert bed.pods("b-00") == {pod["metadata"]["name"]}
+    eventually(lambda: bed.events("EvictionsWithdrawn"), "an Event")
+    assert program.metric(f"{METRICS}evictions_withdrawn_total") == 1
+
+
+def test_zones_are_told(bed: Bed, program: Program) -> None:
+    bed.turn(Health.UNREACHABLE, *bed.nodes("c"))
+    eventually(lambda: program.zone_state("c") == "full disruption", "the metric says so")
+
+    def told() -> list[Object]:
+        events = bed.events("ZoneChanged")
+        return [event for event in events if "eu-1/c: full disruption" in event["message"]]
+
+    (event,) = eventually(told, "an Event")
+    assert event["involvedObject"]["kind"] == "Lease"
+    bed.turn(Health.READY, *bed.nodes("c"))
+    eventually(lambda: program.zone_state("c") == "normal", "the metric says so")
+
+
+def test_a_dry_run_writes_nothing(bed: Bed, tmp_path: Path) -> None:
+    flags = (*FLAGS, "--node-health-dry-run", "--lease-name", "dry-run")
+    bed.create_pod("a-00-pod-0", [PATIENT])
+    before = len(bed.events("EvictingPods"))
+    with running(bed.cluster, tmp_path, *flags, identity=CONTROLLER) as program:
+        program.wait_for_lead()
+        bed.turn(Health.UNREACHABLE, "a-00")
+        turns = f"{METRICS}turns_total"
+        eventually(lambda: program.metric(turns) == 1, "a turn is reported")
+        line = program.line("1 pod is asked to leave")
+        assert line is not None
+        assert (line["node"], line["dry_run"]) == ("a-00", True)
+        bed.turn(Health.READY, "a-00")
+        withdrawn = f"{METRICS}evictions_withdrawn_total"
+        eventually(lambda: program.metric(withdrawn) == 1, "so is the withdrawal")
+        assert (program.metric(turns), program.metric(f"{METRICS}dry_run")) == (1, 1)
+    assert bed.asked() == []
+    assert len(bed.events("EvictingPods")) == before
+    lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/dry-run"
+    assert "annotations" not in bed.cluster.api("GET", lease).body["metadata"]
+
+
+def test_budgets_are_in_the_lease(bed: Bed, program: Program) -> None:
+    path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/usher-controller"
+
+    def zones() -> list[str]:
+        annotations = bed.cluster.api("GET", path).body["metadata"].get("annotations", {})
+        return [zone["zone"] for zone in json.loads(annotations.get(NOTE, "{}")).get("zones", [])]
+
+    eventually(lambda: zones() == ["a", "b", "c"], "the budgets are stored")
+
+
+def test_missing_permissions_are_named(bed: Bed, tmp_path: Path) -> None:
+    rbac.grant_everywhere(bed.cluster, STRANGER, *PERMISSIONS)
+    flags = (*FLAGS, "--lease-name", "node-rights")
+    with running(bed.cluster, tmp_path, *flags, identity=STRANGER) as program:
+        wanted = 'the permission to list nodes of API group ""'
+        eventually(lambda: wanted in program.ask("/readyz")[1], "the missing permission is named")
+        program.wait_for_lead()  # all other work goes on
+        rbac.grant_everywhere(bed.cluster, STRANGER, NODE_HEALTH[0])
+        eventually(lambda: program.ask("/readyz")[0] == 200, "nodes can be read")
+        bed.create_pod("a-00-pod-0", [PATIENT])
+        bed.turn(Health.UNREACHABLE, "a-00")
+        wanted = "the permission to patch evictionrequests"
+        eventually(lambda: program.line(wanted), "the missing permission is named")
+        rbac.grant_everywhere(bed.cluster, STRANGER, *NODE_HEALTH[1:])

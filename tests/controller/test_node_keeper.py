@@ -1,0 +1,307 @@
+"""The keeper of nodes among failures, crashes and clocks: what arrives at the API server."""
+
+import asyncio
+from itertools import cycle, pairwise
+from typing import Any, Final
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from cluster.failures import (
+    Busy,
+    ClusterFailure,
+    Conflict,
+    Denied,
+    Missing,
+    Refused,
+    ServerFailure,
+    Unreachable,
+)
+from controller.node_keeper import NodeHealth
+from controller.node_requests import REFUSED_SECONDS
+from controller.zones import EVICTION_RATE, Health, assess
+from tests.controller.node_world import (
+    NODES,
+    PODS_OF_A_NODE,
+    TAKEOVER,
+    Killed,
+    Leader,
+    World,
+    virtual,
+)
+from tests.controller.nodes import AT_ONCE, A, B
+
+SETTINGS: Final = NodeHealth()
+FAILURES: Final[tuple[ClusterFailure, ...]] = (
+    Conflict("changed"),
+    Missing("gone"),
+    Denied("no", "patch evictionrequests"),
+    Denied("ending", "patch evictionrequests", is_terminating=True),
+    Busy("later", 1),
+    Refused("no"),
+    ServerFailure("broken"),
+    Unreachable("no answer"),
+)
+TOLERANCE: Final = 1e-6
+"""Seconds; instants have microseconds."""
+
+
+def lead(world: World, *spans: float) -> Leader:
+    """A leader that works for so long, without a crash."""
+    with virtual(world):
+        leader = Leader(world, SETTINGS)
+        for span in spans:
+            asyncio.run(leader.run(span))
+            world.settle()
+    return leader
+
+
+# --- one thing at a time ------------------------------------------------------------------------
+
+
+def test_the_first_node_has_its_turn_after_10_seconds() -> None:
+    world = World()
+    world.turn(Health.UNREACHABLE, "n0")
+    lead(world, 9.5)
+    assert world.arrivals == []
+    world = World()
+    world.turn(Health.UNREACHABLE, "n0")
+    leader = lead(world, 11)
+    assert [each.node for each in world.arrivals] == ["n0"] * PODS_OF_A_NODE
+    assert leader.told == ["EvictingPods"]
+    assert leader.metrics.asked.labels(*A)._value.get() == PODS_OF_A_NODE
+    assert leader.metrics.turns.labels(*A)._value.get() == 1
+
+
+def test_a_recovered_node_takes_its_requests_back() -> None:
+    world = World()
+    world.turn(Health.UNREACHABLE, "n0")
+    with virtual(world):
+        leader = Leader(world, SETTINGS)
+        asyncio.run(leader.run(11))
+        world.turn(Health.READY, "n0")
+        asyncio.run(leader.run(1))
+        assert world.wanted() == set()
+        assert len(world.requests) == PODS_OF_A_NODE
+        world.settle()
+        asyncio.run(leader.run(1))
+    assert world.requests == {}
+    assert leader.told == ["EvictingPods", "EvictionsWithdrawn"]
+    assert leader.metrics.withdrawn.labels(*A)._value.get() == PODS_OF_A_NODE
+
+
+def test_nothing_is_written_when_nothing_has_changed() -> None:
+    world = World()
+    world.turn(Health.UNREACHABLE, "n0", "n2")
+    leader = lead(world, 40)
+    writes = _writes(leader)
+    with virtual(world):
+        asyncio.run(leader.run(600))
+    assert _writes(leader) == writes
+
+
+def _writes(leader: Leader) -> float:
+    samples = [s for family in leader.metrics.writes.collect() for s in family.samples]
+    return sum(sample.value for sample in samples)
+
+
+def test_a_dry_run_only_tells() -> None:
+    world = World()
+    world.turn(Health.UNREACHABLE, "n0")
+    with virtual(world):
+        leader = Leader(world, NodeHealth(dry_run=True))
+        asyncio.run(leader.run(60))
+        world.turn(Health.READY, "n0")
+        asyncio.run(leader.run(1))
+    assert (world.arrivals, world.requests, world.note, leader.told) == ([], {}, "", [])
+    assert leader.metrics.turns.labels(*A)._value.get() == 1
+    assert leader.metrics.asked.labels(*A)._value.get() == PODS_OF_A_NODE
+    assert leader.metrics.withdrawn.labels(*A)._value.get() == PODS_OF_A_NODE
+
+
+def test_no_turn_on_old_news() -> None:
+    world = World()
+    world.turn(Health.UNREACHABLE, "n0")
+    with virtual(world):
+        leader = Leader(world, SETTINGS)
+        leader.keeper.informer.trouble = "nodes can't be read"
+        asyncio.run(leader.run(60))
+        assert world.arrivals == []
+        leader.keeper.informer.trouble = None
+        asyncio.run(leader.run(16))
+    assert {each.node for each in world.arrivals} == {"n0"}
+
+
+def test_no_turn_without_the_lease() -> None:
+    """The token must be known to be spent before the first request is sent."""
+    world = World()
+    world.turn(Health.UNREACHABLE, "n0")
+    with virtual(world):
+        leader = Leader(world, SETTINGS)
+        world.fate = lambda: Busy("later")
+        asyncio.run(leader.run(9))
+        world.fate = lambda: Unreachable("no answer")
+        leader.lead.until += TAKEOVER * 10
+        asyncio.run(leader.run(20))
+        assert world.arrivals == []
+        world.fate = lambda: None
+        asyncio.run(leader.run(60))
+    assert {each.node for each in world.arrivals} == {"n0"}
+
+
+@pytest.mark.parametrize(
+    "failure", [each for each in FAILURES if isinstance(each, Refused | Denied)], ids=repr
+)
+def test_a_refused_request_holds_up_nobody_and_is_left_alone(failure: ClusterFailure) -> None:
+    world = World()
+    world.turn(Health.UNREACHABLE, "n0", "n2")
+    attempts: list[float] = []
+    with virtual(world):
+        leader = Leader(world, SETTINGS)
+        apply = leader.apply
+
+        async def refusing(resource: Any, key: Any, document: Any, **more: Any) -> Any:
+            if document["spec"]["target"]["pod"]["name"] == "n0-pod-1":
+                attempts.append(world.steady())
+                raise failure
+            return await apply(resource, key, document, **more)
+
+        leader.apply = refusing  # type: ignore[method-assign]
+        asyncio.run(leader.run(290))
+        assert len(world.requests) == 2 * PODS_OF_A_NODE - 1
+        assert len(attempts) == 1
+        asyncio.run(leader.run(60))
+        assert len(attempts) == 2
+        leader.apply = apply  # type: ignore[method-assign]
+        asyncio.run(leader.run(330))
+    assert len(world.requests) == 2 * PODS_OF_A_NODE
+
+
+def test_what_could_not_be_sent_is_tried_again_in_the_same_turn() -> None:
+    world = World()
+    world.turn(Health.UNREACHABLE, "n0")
+    fates = iter([None] * 2 + [Busy("later")] * 4)
+    with virtual(world):
+        leader = Leader(world, SETTINGS)
+        asyncio.run(leader.run(9.5))
+        world.fate = lambda: next(fates, None)
+        asyncio.run(leader.run(9))
+    assert len(world.requests) == PODS_OF_A_NODE
+    assert leader.metrics.turns.labels(*A)._value.get() == 1
+
+
+def test_a_broken_note_is_no_note() -> None:
+    world = World()
+    world.note = "{"
+    world.turn(Health.UNREACHABLE, "n0")
+    lead(world, 9.5)
+    assert world.arrivals == []
+
+
+def test_a_new_leader_goes_on_where_the_last_one_stopped() -> None:
+    """It does not wait anew, which matters where leaders change often."""
+    world = World()
+    world.turn(Health.UNREACHABLE, "n0")
+    lead(world, 8)
+    lead(world, 5)
+    assert {each.node for each in world.arrivals} == {"n0"}
+
+
+# --- laws ---------------------------------------------------------------------------------------
+
+STEPS: Final = st.lists(
+    st.fixed_dictionaries(
+        {
+            "span": st.sampled_from([1.0, 5.0, 12.0, 35.0]),
+            "names": st.lists(st.sampled_from(list(NODES)), unique=True),
+            "health": st.sampled_from(list(Health)),
+            "end": st.sampled_from(["", "", "released", "killed"]),
+            "clock": st.sampled_from([0.0, 0.0, 3600.0, -3600.0]),
+            "misjudged": st.floats(0, 0.99),
+            "late": st.floats(0, 1),
+        }
+    ),
+    max_size=12,
+)
+FATES: Final = st.lists(
+    st.one_of(st.none(), st.none(), st.none(), st.sampled_from([*FAILURES, Killed])), max_size=80
+)
+LATENCIES: Final = st.lists(st.floats(0, 3), min_size=1, max_size=5)
+
+
+class Course:
+    """Leaders one after the other, as the steps have it."""
+
+    def __init__(self, world: World, fates: list[Any], latencies: list[float]) -> None:
+        self.world = world
+        left, spans = iter(fates), cycle(latencies)
+        world.fate = lambda: next(left, None)
+        world.latency = lambda: next(spans)
+        self.leader = Leader(world, SETTINGS)
+
+    def go(self, step: dict[str, Any]) -> None:
+        world = self.world
+        world.clock_set, world.misjudged = step["clock"], step["misjudged"]
+        world.turn(step["health"], *step["names"])
+        try:
+            asyncio.run(self.leader.run(step["span"]))
+        except Killed:
+            self._replace(step["late"])
+        else:
+            if step["end"] == "released":
+                self.leader.keeper.end()
+                world.note = self.leader.keeper.note() or ""
+                self.leader = Leader(world, SETTINGS)
+            elif step["end"] == "killed":
+                self._replace(step["late"])
+        world.settle()
+
+    def calm_down(self) -> None:
+        """From now on all goes well, and long enough for everything that waits."""
+        self.world.fate, self.world.latency = (lambda: None), (lambda: 0.01)
+        if not self.leader.lead.leads():
+            self._replace(0)
+        for span in (REFUSED_SECONDS + 30, 30, 30):
+            asyncio.run(self.leader.run(span, 9))
+            self.world.settle()
+
+    def _replace(self, late: float) -> None:
+        """The leader is gone; what it has sent may arrive as long as it was allowed to send."""
+        world, last = self.world, self.leader
+        if last.in_flight is not None:
+            world.pass_by(max(last.lead.until - world.now, AT_ONCE).total_seconds() * late)
+            world.apply(last.in_flight)
+        world.now = max(world.now, world.noted + TAKEOVER)
+        self.leader = Leader(world, SETTINGS)
+
+
+def check_rate(world: World) -> None:
+    """From the last request of a node to the first of the next one in its zone: 1/rate."""
+    for zone in (A, B):
+        found = sorted(each for each in world.arrivals if each.zone == zone)
+        for first, second in pairwise(found):
+            if first.node != second.node:
+                span = (second.time - first.time).total_seconds()
+                assert span >= 1 / EVICTION_RATE - TOLERANCE
+
+
+@pytest.mark.slow
+@given(STEPS, FATES, LATENCIES)
+def test_laws(steps: list[dict[str, Any]], fates: list[Any], latencies: list[float]) -> None:
+    world = World()
+    with virtual(world):
+        course = Course(world, fates, latencies)
+        for step in steps:
+            course.go(step)
+            event(f"{len(world.arrivals) // 10 * 10}+ requests")
+        check_rate(world)
+        course.calm_down()
+        check_rate(world)
+        assert not {name for name in world.wanted() if world.nodes[name].is_healthy}
+        rates = assess(world.nodes.values()).zones
+        stay = {pod.node for pod in world.pods.values() if pod.uid not in world.asked()}
+        assert not {n for n in stay if not world.nodes[n].is_healthy and rates[NODES[n]].rate > 0}
+        world.turn(Health.READY, *NODES)
+        course.calm_down()
+        assert world.requests == {}
