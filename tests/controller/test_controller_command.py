@@ -30,3 +30,16 @@ def test_a_broken_kubeconfig_is_bad_input(usher: Usher, tmp_path: Path) -> None:
         assert run.exit_code == 2, text
     run = usher("controller", "--kubeconfig", tmp_path / "missing")
     assert run.exit_code == 2
+
+
+def test_a_dry_run_of_node_health_needs_node_health(usher: Usher) -> None:
+    run = usher("controller", "--node-health-dry-run")
+    assert run.exit_code == 2
+    assert "--node-health-dry-run needs --node-health" in run.stderr
+
+
+@pytest.mark.parametrize("requester", ["nodes", "nodes.k8s.io/health", "a/b/c", ""])
+def test_a_requester_must_be_one(usher: Usher, requester: str) -> None:
+    run = usher("controller", "--node-health", "--node-health-requester", requester)
+    assert run.exit_code == 2
+    assert "--node-health-requester: " in run.stderr

@@ -35,7 +35,7 @@ class Cluster:
         self.created: list[Document] = []
 
     async def create(self, resource: Resource, namespace: str, document: Document) -> Document:
-        assert (resource, namespace) == (EVENTS, objects.NAMESPACE)
+        assert (resource, namespace) == (EVENTS, document["metadata"]["namespace"])
         if self.failure:
             raise self.failure
         self.created.append(document)
@@ -133,3 +133,13 @@ async def test_an_event_that_can_not_be_sent_is_lost(failure: ClusterFailure) ->
     bench.recorder.tell(eviction(), OCCURRENCE)
     assert await bench.send() == []
     assert bench.count("lost") == 2
+
+
+async def test_events_of_what_has_no_namespace_are_in_the_default_one() -> None:
+    bench = Bench(Level.NOTABLE)
+    node = {"apiVersion": "v1", "kind": "Node", "namespace": "", "name": "n", "uid": "u"}
+    bench.recorder.say(node, OCCURRENCE)
+    bench.recorder.say(node, QUIET)
+    (event,) = await bench.send()
+    assert event["metadata"]["namespace"] == "default"
+    assert event["involvedObject"] == node

@@ -1,11 +1,12 @@
 """Who may lead, and for how long; time is a value."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
-from cluster.failures import Conflict, Missing, Unreachable
+from cluster.failures import ClusterFailure, Conflict, Missing, Unreachable
 from cluster.key import Key
 from controller import lease as lease_module
 from controller.lease import (
@@ -125,8 +126,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def elector(leases: Leases, name: str, told: list[bool]) -> Elector:
-    return Elector(leases, KEY, name, Terms(), told.append)  # type: ignore[arg-type]
+def elector(
+    leases: Leases, name: str, told: list[bool], note: Callable[[], str | None] = lambda: None
+) -> Elector:
+    return Elector(leases, KEY, name, Terms(), told.append, note)  # type: ignore[arg-type]
 
 
 async def test_a_leader_that_can_not_renew_stops_before_others_may_start(clock: Clock) -> None:
@@ -180,3 +183,52 @@ async def test_a_conflict_with_a_labeller_does_not(clock: Clock) -> None:
     await first.hold()
     # The second and third replacement were renewals, 4 s and 6 s after the start.
     assert clock.now == 1000 + 3 * Terms().retry + Terms().renew
+
+
+async def test_a_note_is_kept_at_once_and_inherited(clock: Clock) -> None:
+    leases, told = Leases(), []
+    first = elector(leases, "first", told, lambda: "spent")
+    await first.acquire()
+    assert first.inherited == ""
+    await first.keep()
+    second = elector(leases, "second", told)  # one that has nothing to tell leaves it alone
+    await second.acquire()
+    assert second.inherited == "spent"
+    await second.keep()
+    assert second.inherited == "spent"
+
+
+async def test_a_note_goes_with_the_release(clock: Clock) -> None:
+    leases, told = Leases(), []
+    first = elector(leases, "first", told, lambda: "saved up")
+    await first.acquire()
+    await first.release()
+    second = elector(leases, "second", told)
+    await second.acquire()
+    assert second.inherited == "saved up"
+
+
+async def test_who_can_not_keep_a_note_is_told(clock: Clock) -> None:
+    leases, told = Leases(), []
+    first = elector(leases, "first", told, lambda: "spent")
+    await first.acquire()
+    leases.failure = Unreachable("no answer")
+    with pytest.raises(ClusterFailure, match="the Lease can't be written"):
+        await first.keep()
+    leases.failure = None
+    assert first.leads()
+    await first.keep()
+    assert leases.stored is not None
+    leases.put(claimed(leases.stored, "thief", Terms(), NOW))
+    with pytest.raises(ClusterFailure, match="the Lease can't be written"):
+        await first.keep()
+    assert not first.leads()
+
+
+async def test_the_lease_can_be_pointed_at_while_it_is_held(clock: Clock) -> None:
+    leases, told = Leases(), []
+    first = elector(leases, "first", told)
+    assert first.subject is None
+    await first.acquire()
+    assert first.subject is not None
+    assert (first.subject["kind"], first.subject["name"]) == ("Lease", KEY.name)

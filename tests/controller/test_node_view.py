@@ -1,0 +1,174 @@
+"""What plans about failed nodes see, change by change, and what of it is shown in metrics."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from cluster.key import Key
+from controller.metrics import ZoneBoard
+from controller.node_view import NodeView
+from controller.planning.node_health import REQUESTER, plan_node_health, request_name
+from controller.store import Change, Entry
+from controller.view import KnownPod, read_node, read_pod_on_node, read_request
+from controller.zones import Health, Node, Zone
+from tests.controller import objects
+from tests.controller.nodes import AT_ONCE, START, A, B, nodes, pod, snapshot
+from tests.controller.objects import NAMESPACE, Document, uid
+
+POD: Final = replace(pod("a-000"), uid=uid(1))
+
+
+def pod_entry(place: Any, version: int = 1) -> Entry[KnownPod]:
+    return Entry(place.key, place.uid, version, KnownPod(b"", place))
+
+
+def request_entry(name: str, *, namespace: str = NAMESPACE, requester: str = REQUESTER) -> Any:
+    target = {"pod": {"name": POD.key.name, "uid": POD.uid}}
+    document = objects.request(name, target, 9, "2026-07-01T12:00:00Z", requester, "Eviction")
+    document["metadata"]["namespace"] = namespace
+    return Entry(Key(namespace, name), uid(9), 1, read_request(document))
+
+
+def seen(*, unhealthy: int = 0) -> NodeView:
+    view = NodeView(REQUESTER)
+    for node in nodes(A, 2, unhealthy):
+        for change in view.store.put(Entry(Key("", node.name), uid(50), 1, node)):
+            view.node(change)
+    view.pod(Change(None, pod_entry(POD)))
+    return view
+
+
+def pods_on(view: NodeView, node: str) -> list[str]:
+    pods = view.snapshot({}, {}, AT_ONCE).pods
+    return [each.key.name for each in pods.by_node.get(node, ())]
+
+
+def test_pods_are_found_by_their_nodes() -> None:
+    view = seen()
+    assert pods_on(view, "a-000") == [POD.key.name]
+    moved = replace(POD, node="a-001")
+    view.pod(Change(pod_entry(POD), pod_entry(moved)))
+    assert (pods_on(view, "a-000"), pods_on(view, "a-001")) == ([], [POD.key.name])
+    view.pod(Change(pod_entry(moved), None))
+    assert pods_on(view, "a-001") == []
+    assert view.node_of(POD.uid) is None
+
+
+def test_only_what_concerns_failed_nodes_and_requests_calls_for_a_plan() -> None:
+    changed = replace(POD, unreachable=None)
+    change = Change(pod_entry(POD), pod_entry(changed))
+    assert not seen().pod(change)
+    assert seen(unhealthy=1).pod(change)
+    view = seen()
+    assert view.request(Change(None, request_entry(request_name(POD.uid))))
+    assert view.pod(change)
+    assert not view.pod(Change(pod_entry(changed), pod_entry(changed, 2)))
+
+
+def test_own_requests_have_the_requester_and_the_name() -> None:
+    view = seen()
+    entry = request_entry(request_name(POD.uid))
+    view.request(Change(None, entry))
+    assert list(view.requests()) == [POD.uid]
+    view.request(Change(entry, None))
+    assert view.requests() == {}
+    others = [request_entry("other"), request_entry(request_name(POD.uid), requester="a.io/b")]
+    for other in others:
+        assert not view.request(Change(None, other))
+    assert view.requests() == {}
+
+
+def test_a_request_in_another_namespace_stands_for_nobody() -> None:
+    view = seen()
+    view.request(Change(None, request_entry(request_name(POD.uid), namespace="elsewhere")))
+    assert view.requests() == {}
+
+
+def test_a_node_can_be_pointed_at_while_it_is_there() -> None:
+    view = seen()
+    assert view.subject("a-000") == {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "namespace": "",
+        "name": "a-000",
+        "uid": uid(50),
+    }
+    for change in view.store.delete(Key("", "a-000"), uid(50), 2):
+        view.node(change)
+    assert view.subject("a-000") is None
+    assert list(view.nodes) == ["a-001"]
+
+
+def test_nodes_are_cut_down() -> None:
+    document: Document = {
+        "metadata": {
+            "name": "n",
+            "labels": {"topology.kubernetes.io/region": "eu-1", "topology.kubernetes.io/zone": "a"},
+            "annotations": {"long": "x" * 1000},
+        },
+        "spec": {"podCIDR": "10.0.0.0/24"},
+        "status": {
+            "conditions": [
+                {
+                    "type": "Ready",
+                    "status": "Unknown",
+                    "reason": "NodeStatusUnknown",
+                    "lastHeartbeatTime": "2026-07-01T11:00:00Z",
+                    "lastTransitionTime": "2026-07-01T12:00:00Z",
+                }
+            ],
+            "images": [{"names": ["x"] * 100}],
+        },
+    }
+    assert read_node(document) == Node("n", A, Health.UNREACHABLE, START)
+
+
+def test_pods_keep_what_counts_for_both() -> None:
+    document = objects.pod("p", 1)
+    document["spec"]["nodeName"] = "n"
+    known = read_pod_on_node(document)
+    assert known.place is not None
+    assert (known.place.node, known.place.unreachable) == ("n", AT_ONCE)
+    assert b'"name":"p"' in known.kept
+
+
+# --- metrics ------------------------------------------------------------------------------------
+
+
+def shown(board: ZoneBoard) -> list[str]:
+    registry = CollectorRegistry()
+    registry.register(board)
+    lines = generate_latest(registry).decode().splitlines()
+    prefix = "usher_controller_node_health_"
+    return [line.removeprefix(prefix) for line in lines if line.startswith(prefix)]
+
+
+def test_zones_are_shown_as_of_the_last_plan() -> None:
+    plan = plan_node_health(snapshot([*nodes(A, 20, 12), *nodes(Zone(), 20)]), START)
+    lines = shown(ZoneBoard(lambda: plan))
+    labels = '{region="eu-1",zone="a"}'
+    for name, value in {
+        "zone_nodes": 20.0,
+        "zone_unhealthy_fraction": 0.6,
+        "zone_eviction_rate": 0.0,
+        "zone_budget": 0.0,
+        "zone_queue_length": 12.0,
+    }.items():
+        assert f"{name}{labels} {value}" in lines
+    assert 'zone_state{region="eu-1",state="partial disruption",zone="a"} 1.0' in lines
+    assert 'zone_state{region="eu-1",state="normal",zone="a"} 0.0' in lines
+    assert 'zone_state{region="",state="normal",zone=""} 1.0' in lines
+    assert "cluster_down 0.0" in lines
+
+
+def test_a_standby_shows_none() -> None:
+    assert shown(ZoneBoard(lambda: None)) == []
+
+
+@pytest.mark.parametrize("zones", [[A], [A, B]])
+def test_a_cluster_that_is_down_is_shown(zones: list[Zone]) -> None:
+    listed = [node for zone in zones for node in nodes(zone, 3, 3)]
+    plan = plan_node_health(snapshot(listed), START)
+    assert "cluster_down 1.0" in shown(ZoneBoard(lambda: plan))
