@@ -19,10 +19,12 @@ _SUMMARIES: Final = {
     "certs": "Look after the webhook's certificates.",
     "controller": "Run the controller.",
     "crds": "Print the CustomResourceDefinitions, generated from the model.",
+    "export": "Save EvictionRequests and Evictions of a cluster.",
     "explain": "Explain a rule, or list all of them.",
     "nodes": "Show the zones of a cluster, and whose pods would be evicted when.",
     "plan": "Print what the controller would write.",
     "replay": "Answer recorded admission requests.",
+    "restore": "Make saved EvictionRequests again.",
     "serve": "Run the admission webhook.",
     "validate": "Judge manifests offline.",
 }

@@ -1,7 +1,9 @@
 """Progress on standard error, for people who watch a terminal."""
 
 import sys
-from collections.abc import Iterable, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 
 ItemT = TypeVar("ItemT")
@@ -16,3 +18,18 @@ def track(items: Iterable[ItemT], description: str) -> Iterable[ItemT]:
     from rich.progress import track as bar  # noqa: PLC0415
 
     return bar(items, description, console=Console(stderr=True), transient=True)
+
+
+@contextmanager
+def counting(description: str) -> Iterator[Callable[[int], None]]:
+    """Gives what is to be told numbers of things done; their sum is shown to who watches."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    # As above.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress, SpinnerColumn, TextColumn  # noqa: PLC0415
+
+    columns = (SpinnerColumn(), TextColumn("{task.description} {task.completed:.0f}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield partial(progress.advance, progress.add_task(description, total=None))

@@ -63,6 +63,9 @@ _WRONG: Final = (
 )
 _APPLY: Final = "application/apply-patch+yaml"
 _JSON: Final = "application/json"
+_PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+PROBE: Final = "usher-probe"
+"""An object that is asked for to see in what form the answer comes."""
 _TERMINATING: Final = "NamespaceTerminating"
 _NO_PERMISSION: Final = " cannot "
 """In every refusal for want of a permission (apiserver, ``forbiddenMessage``)."""
@@ -231,6 +234,26 @@ class Cluster:
         call = _Call("get", resource, key.namespace)
         return await self._send("GET", call, resource.path_of(key))
 
+    async def is_built_in(self, resource: Resource) -> bool:
+        """Whether the API server itself brings ``resource``; False: by definitions, or not at all.
+
+        API servers speak protobuf about their own resources, and not about custom ones. Nothing
+        else tells them apart for long: when a cluster changes from one to the other, both remain
+        in discovery, APIServices and OpenAPI. Needs ``get`` on the object :data:`PROBE`, which
+        need not exist.
+        """
+        key = Key("default", PROBE)
+        call = _Call("get", resource, key.namespace)
+        response = await self._open_renewed("GET", call, resource.path_of(key), accept=_PROTOBUF)
+        response.release()
+        if response.status == HTTPStatus.NOT_ACCEPTABLE:
+            return False
+        if response.ok or response.status == HTTPStatus.NOT_FOUND:
+            return response.content_type == _PROTOBUF  # else there is no such resource
+        # What is wrong is easier to read in JSON.
+        await self.get(resource, key)
+        raise ServerFailure(f"{call}: HTTP {response.status}")
+
     # --- writing --------------------------------------------------------------------------------
 
     async def apply(
@@ -248,10 +271,13 @@ class Cluster:
         path = resource.path_of(key, subresource)
         return await self._send("PATCH", call, path, query, document, _APPLY)
 
-    async def create(self, resource: Resource, namespace: str, document: Document) -> Document:
-        """Create an object; Conflict if the name is taken."""
+    async def create(
+        self, resource: Resource, namespace: str, document: Document, *, dry_run: bool = False
+    ) -> Document:
+        """Create an object; Conflict if the name is taken. With ``dry_run`` it is only judged."""
         call = _Call("create", resource, namespace)
-        return await self._send("POST", call, resource.path(namespace), body=document)
+        query = {"dryRun": "All"} if dry_run else {}
+        return await self._send("POST", call, resource.path(namespace), query, document)
 
     async def replace(self, resource: Resource, key: Key, document: Document) -> Document:
         """Update an object; Conflict if its ``resourceVersion`` is not the stored one."""
@@ -294,14 +320,8 @@ class Cluster:
         body: Mapping[str, Any] | None = None,
         content_type: str = _JSON,
     ) -> Document:
-        response = await self._open(method, call, path, query, body=body, content_type=content_type)
-        if response.status == HTTPStatus.UNAUTHORIZED:
-            # Tokens expire. One that is as bad as the last one is reported as such.
-            response.release()
-            await self._renew_credentials(call)
-            response = await self._open(
-                method, call, path, query, body=body, content_type=content_type
-            )
+        more = {"query": query, "body": body, "content_type": content_type}
+        response = await self._open_renewed(method, call, path, **more)
         try:
             await _check(response, call)
             answer: Document = orjson.loads(await response.read())
@@ -312,6 +332,17 @@ class Cluster:
         finally:
             response.release()
         return answer
+
+    async def _open_renewed(
+        self, method: str, call: _Call, path: str, **more: Any
+    ) -> aiohttp.ClientResponse:
+        response = await self._open(method, call, path, **more)
+        if response.status == HTTPStatus.UNAUTHORIZED:
+            # Tokens expire. One that is as bad as the last one is reported as such.
+            response.release()
+            await self._renew_credentials(call)
+            response = await self._open(method, call, path, **more)
+        return response
 
     async def _renew_credentials(self, call: _Call) -> None:
         try:
@@ -328,9 +359,10 @@ class Cluster:
         *,
         body: Mapping[str, Any] | None = None,
         content_type: str = _JSON,
+        accept: str = _JSON,
         limits: aiohttp.ClientTimeout = _LIMITS,
     ) -> aiohttp.ClientResponse:
-        headers = {"Accept": _JSON, "Content-Type": content_type, "User-Agent": self._agent}
+        headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": self._agent}
         try:
             await self._client.update_params_for_auth(headers, [], ["BearerToken"])
             response: aiohttp.ClientResponse = await self._session.request(

@@ -51,7 +51,6 @@ SECRETS: Final = Resource("", "v1", "secrets")
 EVENTS: Final = Resource("", "v1", "events")
 CLUSTER_ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterroles")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases")
-API_SERVICES: Final = Resource("apiregistration.k8s.io", "v1", "apiservices")
 _ADMISSION: Final = "admissionregistration.k8s.io"
 VALIDATING_CONFIGURATIONS: Final = Resource(_ADMISSION, "v1", "validatingwebhookconfigurations")
 MUTATING_CONFIGURATIONS: Final = Resource(_ADMISSION, "v1", "mutatingwebhookconfigurations")

@@ -8,16 +8,19 @@ from typing import Any, Final
 from cluster.client import Cluster, Document
 from cluster.failures import Missing
 from cluster.key import Key
-from cluster.resources import API_SERVICES, CLUSTER_POLICIES, NAMESPACES, PODS, POLICIES, Resource
-from rules.api import GROUP, MIRROR_ANNOTATION, VERSION
+from cluster.resources import (
+    CLUSTER_POLICIES,
+    EVICTIONS,
+    NAMESPACES,
+    PODS,
+    POLICIES,
+    Resource,
+)
+from rules.api import MIRROR_ANNOTATION
 from rules.facts import LivePod, Permission, PodLookup
 from rules.request import User
 
 _REVIEWS: Final = Resource("authorization.k8s.io", "v1", "subjectaccessreviews")
-_MANAGED: Final = "kube-aggregator.kubernetes.io/automanaged"
-_BUILT_IN: Final = "onstart"
-"""What that label says of an API that the API server brings; "true" of one by definitions
-(kube-aggregator, ``autoregister_controller.go``)."""
 _REVIEW: Final = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
 _TERMINAL: Final = ("Succeeded", "Failed")
 """Phases that a pod does not leave (core/v1 types.go, ``PodPhase``)."""
@@ -78,12 +81,7 @@ class ClusterFacts:
 
     async def has_native_responders(self) -> bool:
         """Ask who serves the API: pods have the field where the API server itself does."""
-        try:
-            service = await self._cluster.get(API_SERVICES, Key("", f"{VERSION}.{GROUP}"))
-        except Missing:
-            return False
-        managed: str = service["metadata"].get("labels", {}).get(_MANAGED, "")
-        return managed == _BUILT_IN
+        return await self._cluster.is_built_in(EVICTIONS)
 
 
 def live_pod(pod: Mapping[str, Any]) -> LivePod:

@@ -46,9 +46,9 @@ POD_SECONDS: Final = 5.0
 POLICY_SECONDS: Final = 5.0
 """How long policies, and the labels of a namespace, are believed to be what they were: somebody who
 has just written one should not wait for long. Our own choice."""
-MODE_SECONDS: Final = 60.0
-"""How long it is believed where the API comes from; it changes with an upgrade of the cluster. Our
-own choice."""
+MODE_SECONDS: Final = 5.0
+"""How long it is believed where the API comes from. It changes hardly ever, but pods that are made
+meanwhile declare their responders where nobody may look. Our own choice."""
 WARNING_SECONDS: Final = 1.0
 """How long a request waits for an answer that only leads to a warning. Our own choice."""
 MAX_REMEMBERED: Final = 8192

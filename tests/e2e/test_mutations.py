@@ -27,9 +27,9 @@ ASK: Final[list[Object]] = [
         "verbs": ["list"],
     },
     {
-        "apiGroups": ["apiregistration.k8s.io"],
-        "resources": ["apiservices"],
-        "resourceNames": ["v1alpha1.lifecycle.k8s.io"],
+        "apiGroups": ["lifecycle.k8s.io"],
+        "resources": ["evictions"],
+        "resourceNames": ["usher-probe"],
         "verbs": ["get"],
     },
 ]

@@ -25,9 +25,10 @@
   resources: [responderpolicies, clusterresponderpolicies]
   verbs: [list]
 {{- if eq .Values.mode "auto" }}
-- apiGroups: [apiregistration.k8s.io]
-  resources: [apiservices]
-  resourceNames: [v1alpha1.lifecycle.k8s.io]
+# Who serves the API shows in how the API server answers; there is no Eviction of that name.
+- apiGroups: [lifecycle.k8s.io]
+  resources: [evictions]
+  resourceNames: [usher-probe]
   verbs: [get]
 {{- end }}
 {{- end }}
@@ -97,7 +98,7 @@
 # The agent writes caBundle. Without "create" it can't bring back a configuration that was deleted.
 - apiGroups: [admissionregistration.k8s.io]
   resources: [validatingwebhookconfigurations{{ if include "usher.mutates" . }}, mutatingwebhookconfigurations{{ end }}]
-  resourceNames: [{{ $name }}]
+  resourceNames: [{{ $name }}{{ if .Values.registration.pods.enabled }}, {{ $name }}-pods{{ end }}]
   verbs: [get, patch]
 {{- end }}
 {{- end -}}
