@@ -60,6 +60,37 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "usher.serviceAccountN
 {{- if or .Values.registration.mutating.enabled (include "usher.registersResponders" .) }}true{{ end -}}
 {{- end -}}
 
+{{/* Flags that name all configurations. */}}
+{{- define "usher.configurations" -}}
+{{- $name := include "usher.fullname" . -}}
+- --validating={{ $name }}
+{{- if .Values.registration.pods.enabled }}
+- --validating={{ $name }}-pods
+{{- end }}
+{{- if .Values.registration.mutating.enabled }}
+- --mutating={{ $name }}
+{{- end }}
+{{- if include "usher.registersResponders" . }}
+- --mutating={{ $name }}-pods
+{{- end }}
+{{- end -}}
+
+{{/* Head of a configuration of its own for pods, from a list of root and kind. What comes and goes
+     with a value must be an object: whoever injects a caBundle owns a part of the webhook, so that
+     one that helm takes out of a list would stay there with nothing but its caBundle, and be refused. */}}
+{{- define "usher.podConfiguration" -}}
+{{- $root := first . -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: {{ last . }}WebhookConfiguration
+metadata:
+  name: {{ include "usher.fullname" $root }}-pods
+  labels:
+    {{- include "usher.labels" $root | nindent 4 }}
+  {{- with include "usher.injection" $root | trim }}
+  {{- . | nindent 2 }}
+  {{- end }}
+{{- end -}}
+
 {{/* Not empty if policies register responders for pods. */}}
 {{- define "usher.registersResponders" -}}
 {{- if and .Values.registration.pods.enabled (has "register-responders" .Values.webhook.mutations) }}true{{ end -}}
