@@ -26,6 +26,17 @@ def _version_flags(version: str) -> tuple[str, ...]:
     return tuple(f"-X {package}.{name}={value}" for name, value in stamps.items())
 
 
+def _helm_flags(version: str, kubernetes: str) -> tuple[str, ...]:
+    """Stamp helm 3, and the Kubernetes that it takes charts to be for where it asks none."""
+    module = "helm.sh/helm/v3"
+    major, minor = kubernetes.split(".")
+    stamps = {"internal/version.version": f"v{version}"}
+    for package in ("pkg/chartutil", "pkg/lint/rules"):
+        stamps[f"{package}.k8sVersionMajor"] = major
+        stamps[f"{package}.k8sVersionMinor"] = minor
+    return tuple(f"-X {module}/{name}={value}" for name, value in stamps.items())
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     """A program of another Go module, in the version that ``go.mod`` pins."""
@@ -132,7 +143,7 @@ _ALL = (
         module=TESTS / "controlplane/helm3",
         sources=(),
         first_build_seconds=60,
-        linker_flags=(*_STRIP, "-X helm.sh/helm/v3/internal/version.version=v3.22.0"),
+        linker_flags=(*_STRIP, *_helm_flags("3.22.0", kubernetes="1.37")),
         tool=Tool(package="helm.sh/helm/v3/cmd/helm", module="helm.sh/helm/v3"),
     ),
     Binary(
