@@ -87,7 +87,7 @@ MATRIX: Final[dict[str, Values]] = {
             "port": 8443,
             "annotations": {"acme.io/owner": "platform"},
             "ipFamilyPolicy": "PreferDualStack",
-            "ipFamilies": ["IPv6", "IPv4"],
+            "ipFamilies": ["IPv4"],
         },
     },
     "url": {
