@@ -419,7 +419,7 @@ _ASKING: Final = {
         ),
         pytest.param(
             {"registration": {"pods": {"enabled": True}}},
-            {("get", "namespaces", ""), ("get", "apiservices", "apiregistration.k8s.io")},
+            {("get", "namespaces", ""), ("get", "evictions", "lifecycle.k8s.io")},
             set(),
             id="pods",
         ),
