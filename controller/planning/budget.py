@@ -93,9 +93,10 @@ class Budget:
         refuse what is asked for its pods for ever, and nobody else is to wait for that.
         """
 
-        def place(item: Waiting) -> tuple[datetime, bool, Waiting]:
+        def place(item: Waiting) -> tuple[datetime, bool, datetime, Waiting]:
             turn = self.turns.get(item.node)
-            return max(item.since, turn or item.since), turn is not None, item
+            last = turn or item.since
+            return max(item.since, last), turn is not None, last, item
 
         return sorted(waiting, key=place)
 

@@ -1,5 +1,6 @@
 """Budgets and queues: never more than the rate, whoever leads, and nobody waits for ever."""
 
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
@@ -162,3 +163,16 @@ def test_whoever_had_a_turn_in_vain_goes_to_the_end() -> None:
     assert [item.node for item in budget.queue(waiting)] == ["b", "a", "c"]
     assert budget.remembering(waiting[1:]).turns == {}
     assert budget.remembering(waiting).turns == {"a": START + 5 * SECOND}
+
+
+def test_whoever_fails_anew_after_a_turn_has_the_place_of_then() -> None:
+    waiting = [Waiting(START + 9 * SECOND, "a"), Waiting(START + 7 * SECOND, "b")]
+    budget = Budget(START + 5 * SECOND, CAPACITY, 0.1).spent("a")
+    assert [item.node for item in budget.queue(waiting)] == ["b", "a"]
+
+
+def test_of_two_that_fail_anew_at_once_the_longer_turnless_comes_first() -> None:
+    waiting = [Waiting(START + 9 * SECOND, "a"), Waiting(START + 9 * SECOND, "b")]
+    budget = Budget(START + 1 * SECOND, CAPACITY, 0.1).spent("b")
+    budget = replace(budget, time=START + 9 * SECOND).spent("a")
+    assert [item.node for item in budget.queue(waiting)] == ["b", "a"]

@@ -1,5 +1,6 @@
 """What holds of node-health evictions whatever happens to nodes, to leaders and to clocks."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from controller.planning.budget import (
     CLOCK_ERROR,
     Budget,
     StoredBudgets,
+    Waiting,
     as_document,
     restored,
     stored,
@@ -51,7 +53,8 @@ class Step(NamedTuple):
     """Seconds."""
     nodes: list[str]
     health: Health
-    zone: Zone
+    zone: Zone | None
+    """None: where they are."""
     leader: str
     seconds: float
     """Of how much the clock is set, or from 0 to 1: how wrong the next leader's is."""
@@ -100,11 +103,11 @@ class World:
             pod(name, number, number * 7 * SECOND) for name in NAMES for number in range(3)
         )
 
-    def change(self, names: Iterable[str], health: Health, zone: Zone) -> None:
+    def change(self, names: Iterable[str], health: Health, zone: Zone | None) -> None:
         for name in names:
             old = self.nodes[name]
             since = old.since if old.health is health else self.now
-            self.nodes[name] = Node(name, zone, health, since)
+            self.nodes[name] = Node(name, zone or old.zone, health, since)
 
     def lead(self, document: Any, error: float = 0) -> None:
         """Somebody else leads from now on, who knows what is stored."""
@@ -152,7 +155,13 @@ class World:
             case "forgets":
                 self.lead(as_document(StoredBudgets()), step.seconds)
             case "sets clock":
+                # Until it has compared it with the API server's again.
                 self.error = (step.seconds - 0.5) * 3600 * SECOND
+                self.tick()
+                self.error = NO_TIME
+                plan = self.tick()
+                self.document = as_document(stored(self.budgets))
+                return plan
         return self.tick()
 
     def is_healthy(self, own: OwnRequest) -> bool:
@@ -198,6 +207,29 @@ def _check_windows(world: World, zone: Zone) -> None:
             assert count <= CAPACITY + earned_at[end] - earned_at[start] + _ROUNDING
 
 
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.floats(0.01, 2), LIMITS)
+def test_a_leader_whose_clock_is_ahead_of_the_last_one_s_keeps_the_rate(
+    first: float, second: float, taken_over: float, looks: float, limits: Limits
+) -> None:
+    """Whenever it takes over after a turn, and however often it looks; as far ahead as can be."""
+    world = World(limits)
+    world.change(["n1", "n3"], Health.UNREACHABLE, A)
+    world.change(["n0"], Health.READY, B)
+    world.tick()
+    world.lead(world.document, 1 - first / 100)
+    rate = world.plans[-1][1].status.zones[A].rate
+    for wait in (CLOCK_ERROR, 1.001 * SECOND / rate):
+        world.now += wait
+        world.tick()
+    ((spent, _),) = world.turns
+    world.now += taken_over * SECOND / rate
+    world.lead(world.document, second / 100)
+    for _ in range(math.ceil((1 / rate + 5) / looks)):
+        world.tick()
+        world.now += looks * SECOND
+    assert (world.turns[1][0] - spent).total_seconds() * rate >= CAPACITY - _ROUNDING
+
+
 @given(st.floats(0, 10**7), st.integers(2, 30), st.floats(0, 20), LIMITS)
 def test_after_a_long_idle_time_one_node_and_then_the_rate(
     idle: float, failing: int, ticks: float, limits: Limits
@@ -239,7 +271,8 @@ def test_who_looks_when_the_plan_says_so_evicts_at_the_full_rate(
     )
     rate = plan_node_health(seen, START, limits).status.zones[A].rate
     now, times = START, []
-    while (plan := plan_node_health(seen, now, limits)).requeue_after is not None or plan.turns:
+    for _ in range(failing + 2):
+        plan = plan_node_health(seen, now, limits)
         asked = {each.uid: request(each) for turn in plan.turns for each in turn.pods}
         seen = replace(seen, budgets=plan.budgets, requests={**seen.requests, **asked})
         times += [now] * len(plan.turns)
@@ -314,25 +347,28 @@ def test_when_everything_is_healthy_again_nothing_is_left(steps: list[Step]) -> 
 def test_nobody_has_a_second_turn_while_another_waits_for_the_first(
     steps: list[Step], refused: set[str], limits: Limits
 ) -> None:
-    """Not even nodes for which no request ever comes to be, because the API server refuses it."""
+    """Not even nodes for which no request ever comes to be, because the API server refuses it.
+
+    A node that moves to another zone and back may, and so may all when another leads.
+    """
     world = World(limits)
-    overtaken: dict[str, list[str]] = {}
-    zones: dict[str, Zone] = {}
+    overtaken: dict[tuple[Zone, Waiting], list[str]] = {}
     for step in steps:
-        plan = world.follow(step._replace(leader="stays"))
+        plan = world.follow(step._replace(leader="stays", zone=None))
         for turn in plan.turns:
             if turn.node.name in refused:
                 for each in turn.pods:
                     del world.requests[each.uid]
-        waiting = {item.node: zone for zone, queue in plan.queues.items() for item in queue}
+        # Who fails in another way has another place; and when all zones are down every turn is
+        # taken back, so that the order begins anew.
         overtaken = {
-            name: overtaken[name] if zones.get(name) == zone else []
-            for name, zone in waiting.items()
+            (zone, item): [] if world.is_down else overtaken.get((zone, item), [])
+            for zone, queue in plan.queues.items()
+            for item in queue
         }
-        zones = waiting
         for turn in plan.turns:
-            for name, others in overtaken.items():
-                if waiting[name] == turn.node.zone:
+            for (zone, _), others in overtaken.items():
+                if zone == turn.node.zone:
                     assert turn.node.name not in others
                     others.append(turn.node.name)
 
