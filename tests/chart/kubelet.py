@@ -120,8 +120,10 @@ class Kubelet:
 
     async def run(self) -> None:
         """Look at all pods again and again."""
-        body = {"metadata": {"name": self._node}}
-        await self._api.call("POST", "nodes", body)
+        await self._api.call("POST", "nodes", {"metadata": {"name": self._node}})
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+        status = {"status": {"conditions": [ready]}}
+        await self._api.call("PATCH", f"nodes/{self._node}/status", status, _STRATEGIC)
         while True:
             with suppress(aiohttp.ClientError, OSError):
                 _, listed = await self._api.call("GET", "pods?resourceVersion=0")
