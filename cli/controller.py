@@ -11,10 +11,10 @@ import click
 import uvloop
 
 from cli.exits import InputError
+from cli.leases import lease_from, lease_options
 from cli.node_rates import limits_from, node_rate_options
 from cli.options import CONTEXT_SETTINGS, common_options, health_options
 from cluster.client import ConfigurationError
-from cluster.key import Key
 from controller.app import Settings, run
 from controller.lease import Terms
 from controller.node_keeper import NodeHealth, requester_error
@@ -25,9 +25,6 @@ from webhook import logs
 _TERMS: Final = Terms()
 _SECONDS: Final = click.FloatRange(0.1, 3600)
 _SPAN: Final = click.FloatRange(0, 10 * 365 * 24 * 3600)
-_NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-"""Where the kubelet tells a pod its own namespace."""
-_DEFAULT_NAMESPACE: Final = "kube-system"
 
 
 _EPILOG: Final = """\b
@@ -52,11 +49,7 @@ Examples:
     default=True,
     help="Of several controllers let only the one that holds the Lease write.",
 )
-@click.option("--lease-name", default="usher-controller", help="Name of the Lease.")
-@click.option(
-    "--lease-namespace",
-    help="Namespace of the Lease.  [default: the pod's own, else kube-system]",
-)
+@lease_options
 @click.option(
     "--lease-duration",
     type=_SECONDS,
@@ -163,10 +156,9 @@ def _settings(
     *,
     concurrency: int,
     leader_elect: bool,
-    lease_name: str,
-    lease_namespace: str | None,
     **flags: Any,
 ) -> Settings:
+    lease = lease_from(flags)
     terms = Terms(*map(flags.pop, ("lease_duration", "renew_deadline", "retry_period")))
     if not terms.retry < terms.renew < terms.duration:
         raise InputError("must be --retry-period < --renew-deadline < --lease-duration")
@@ -182,7 +174,7 @@ def _settings(
     )
     return Settings(
         identity=f"{socket.gethostname()}_{uuid.uuid4()}",
-        lease=Key(lease_namespace or _own_namespace(), lease_name) if leader_elect else None,
+        lease=lease if leader_elect else None,
         terms=terms,
         workers=concurrency,
         extras=extras,
@@ -200,10 +192,3 @@ def _node_health(flags: dict[str, Any]) -> NodeHealth | None:
     if error := requester_error(requester):
         raise InputError(f"--node-health-requester: {error}")
     return NodeHealth(limits, requester, dry_run) if is_on else None
-
-
-def _own_namespace() -> str:
-    try:
-        return _NAMESPACE_FILE.read_text().strip() or _DEFAULT_NAMESPACE
-    except OSError:
-        return _DEFAULT_NAMESPACE
