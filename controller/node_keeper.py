@@ -4,7 +4,7 @@ What a turn costs is in the Lease before its first request is sent, so that no l
 spends it again. See ADR 61.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
@@ -27,6 +27,7 @@ from controller.planning.admission import as_request
 from controller.planning.node_health import (
     REQUESTER,
     NodeHealthPlan,
+    Turn,
     plan_node_health,
     request_write,
 )
@@ -155,11 +156,13 @@ class NodeKeeper:
         self._requests.end_turns(plan)
         self._budgets.after(plan.budgets)
         if plan.turns and not self._settings.dry_run:
-            await self._keep(plan)
+            await self._pay(plan.turns)
         self._plan = plan
         self._herald.tell(plan, self._requests.new_withdrawals(plan))
         for item in self._requests.schedule(plan):
             self._add(item, 0.0)
+        if not self._settings.dry_run:
+            self._close(plan.turns)
         waits = (plan.requeue_after, self._requests.next_release())
         return min((wait for wait in waits if wait is not None), default=None)
 
@@ -170,10 +173,19 @@ class NodeKeeper:
         )
         return plan_node_health(snapshot, now, self._settings.limits)
 
-    async def _keep(self, plan: NodeHealthPlan) -> None:
+    async def _pay(self, turns: Iterable[Turn]) -> None:
+        """Have it stored that ``turns`` are paid for, and that they have not ended yet."""
+        for turn in turns:
+            self._budgets.open(turn.node.zone)
         try:
             await self._lead.keep()
         except ClusterFailure:
-            for turn in plan.turns:
+            self._close(turns)
+            for turn in turns:
                 self._budgets.give_back(turn.node.zone, turn.node.name)
             raise
+
+    def _close(self, turns: Iterable[Turn]) -> None:
+        """From now on each request of these turns counts for itself."""
+        for turn in turns:
+            self._budgets.close(turn.node.zone, has_arrived=False)

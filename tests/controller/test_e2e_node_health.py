@@ -4,21 +4,24 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
 import pytest
 
 from controller.lease import NOTE
 from controller.zones import Health
+from rules.api import API_VERSION
 from tests.controller.node_bed import PATIENT, Bed, running_bed
 from tests.controller.program import Program, running
 from tests.controller.rights import CONTROLLER, NODE_HEALTH, PERMISSIONS, STRANGER
-from tests.controlplane import Mode
+from tests.controlplane import Mode, binary_path
 from tests.e2e import rbac
 from tests.e2e.api import Object
 from tests.e2e.cluster import Cluster
 from tests.e2e.guarded import NAME, guarded
 from tests.e2e.usher import judged_by
 from tests.e2e.waiting import eventually
+from tests.examples.shell import blocks, page, run_shell
 
 pytestmark = pytest.mark.e2e
 
@@ -144,3 +147,87 @@ def test_missing_permissions_are_named(bed: Bed, tmp_path: Path) -> None:
         wanted = "the permission to patch evictionrequests"
         eventually(lambda: program.line(wanted), "the missing permission is named")
         rbac.grant_everywhere(bed.cluster, STRANGER, *NODE_HEALTH[1:])
+
+
+def test_what_is_left_behind_is_removed_as_the_page_says(
+    bed: Bed, program: Program, tmp_path: Path
+) -> None:
+    for node in ("a-00", "c-00"):
+        bed.create_pod(f"{node}-pod-0", [PATIENT])
+    bed.turn(Health.UNREACHABLE, "a-00", "c-00")
+    eventually(lambda: len(bed.requests()) == 2, "the pods are asked to leave")
+    program.terminate()
+    eventually(program.has_ended, "the controller ends")
+    (script,) = (block for block in blocks(page("node-health.md"), "sh") if "delete" in block)
+    kubeconfig = str(bed.cluster.plane.kubeconfig())
+    run = run_shell(script, tmp_path, binary_path("kubectl").parent, KUBECONFIG=kubeconfig)
+    assert run.returncode == 0, run.stderr
+    assert bed.requests() == {}
+
+
+def test_a_pod_that_admission_refuses_holds_up_nobody(bed: Bed, program: Program) -> None:
+    _refuse_requests(bed)
+    names = {f"b-00-pod-{name}" for name in ("0", "refused", "1")}
+    for name in names:
+        bed.create_pod(name, [PATIENT])
+    bed.turn(Health.UNREACHABLE, "b-00")
+    wanted = names - {"b-00-pod-refused"}
+    eventually(lambda: bed.requests().keys() == wanted, "the others are asked to leave")
+    line = eventually(lambda: program.line("the API server refuses a write"), "it is told")
+    assert "b-00-pod-refused is needed" in line["error"]
+    bed.turn(Health.READY, "b-00")
+    bed.wait_until_gone()
+
+
+def test_a_namespace_that_is_being_deleted(bed: Bed, program: Program) -> None:
+    other = Bed(bed.cluster, judged_by(NAME))
+    for each in (bed, other):
+        each.create_pod("c-01-pod-0", [PATIENT])
+    bed.cluster.plane.stop_controller_manager()  # or it would be over too soon to be seen
+    path = f"/api/v1/namespaces/{other.namespace}"
+    assert bed.cluster.api("DELETE", path).ok
+    bed.turn(Health.UNREACHABLE, "c-01")
+    eventually(lambda: program.line("the namespace is being deleted"), "the controller sees it")
+    eventually(bed.requests, "the pod elsewhere is asked to leave")
+    bed.cluster.plane.start_controller_manager()
+    eventually(lambda: bed.cluster.api("GET", path).code == 404, "the namespace is gone")
+    bed.turn(Health.READY, "c-01")
+    bed.wait_until_gone()
+
+
+def _refuse_requests(bed: Bed) -> None:
+    """Let the API server refuse EvictionRequests for pods whose names end so."""
+    group = "/apis/admissionregistration.k8s.io/v1"
+    rule = {
+        "apiGroups": ["lifecycle.k8s.io"],
+        "apiVersions": ["*"],
+        "resources": ["evictionrequests"],
+        "operations": ["CREATE"],
+    }
+    name = "object.spec.target.pod.name"
+    validation = {
+        "expression": f"!{name}.endsWith('-refused')",
+        "messageExpression": f"{name} + ' is needed'",
+    }
+    spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": [validation]}
+    policy = {"metadata": {"name": "needed"}, "spec": spec}
+    binding = {
+        "metadata": {"name": "needed"},
+        "spec": {"policyName": "needed", "validationActions": ["Deny"]},
+    }
+    assert bed.cluster.api("POST", f"{group}/validatingadmissionpolicies", policy).ok
+    assert bed.cluster.api("POST", f"{group}/validatingadmissionpolicybindings", binding).ok
+    path = f"/apis/lifecycle.k8s.io/v1alpha1/namespaces/{bed.namespace}/evictionrequests"
+    target = {"pod": {"name": "any-refused", "uid": str(UUID(int=1))}}
+    request = {
+        "apiVersion": API_VERSION,
+        "kind": "EvictionRequest",
+        "metadata": {"name": "trial"},
+        "spec": {"target": target, "requester": "a.acme.io/b", "intent": "Eviction"},
+    }
+
+    def is_in_effect() -> bool:
+        answer = bed.cluster.api("POST", f"{path}?dryRun=All", request)
+        return "any-refused is needed" in answer.message if not answer.ok else False
+
+    eventually(is_in_effect, "the policy is in effect")

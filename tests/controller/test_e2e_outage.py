@@ -110,11 +110,12 @@ def test_everything(bed: Bed, program: Program) -> None:
     enough = datetime.now(UTC) + timedelta(seconds=5 / RATE)
     eventually(lambda: renewed(bed) > enough, "the leader goes on")
     assert len(bed.asked()) == gone
-    bed.turn(Health.READY, "b-00")  # others reappear, and then there is somewhere to go
-    eventually(lambda: nodes_asked(bed, 6), "nodes have their turns again")
+    bed.turn(Health.READY, "b-00")  # it reappears, and the others are evicted
+    eventually(lambda: nodes_asked(bed, 9), "nodes have their turns again")
     bed.turn(Health.READY, *bed.nodes())
     bed.wait_until_gone()
-    check_rate("everything", bed.asked()[before:], RATE)
+    check_rate("everything, as nodes fail", bed.asked()[before:gone], RATE)
+    check_rate("everything, as nodes reappear", bed.asked()[gone:], RATE)
     assert bed.pods() == pods
 
 
@@ -158,7 +159,6 @@ def check_rate(what: str, asked: Sequence[Asked], rate: float) -> None:
     From the last request of one to the first of the next: that is more than the rate promises for
     any window.
     """
-    assert asked
     for zone, found in turns(asked).items():
         spans = [second.first - first.last for first, second in pairwise(found)]
         assert not spans or min(spans) >= timedelta(seconds=1 / rate)

@@ -20,7 +20,7 @@ from cluster.failures import (
 )
 from controller.node_keeper import NodeHealth
 from controller.node_requests import REFUSED_SECONDS
-from controller.zones import EVICTION_RATE, Health, assess
+from controller.zones import EVICTION_RATE, Health, Limits, assess
 from tests.controller.node_world import (
     NODES,
     PODS_OF_A_NODE,
@@ -43,6 +43,8 @@ FAILURES: Final[tuple[ClusterFailure, ...]] = (
     ServerFailure("broken"),
     Unreachable("no answer"),
 )
+RATES: Final = (EVICTION_RATE, 0.02)
+"""Of the second one a takeover is shorter than the wait between two nodes."""
 TOLERANCE: Final = 1e-6
 """Seconds; instants have microseconds."""
 
@@ -55,6 +57,16 @@ def lead(world: World, *spans: float) -> Leader:
             asyncio.run(leader.run(span))
             world.settle()
     return leader
+
+
+def check_rate(world: World, rate: float) -> None:
+    """From the last request of a node to the first of the next one in its zone: 1/rate."""
+    for zone in (A, B):
+        found = sorted(each for each in world.arrivals if each.zone == zone)
+        for first, second in pairwise(found):
+            if first.node != second.node:
+                span = (second.time - first.time).total_seconds()
+                assert span >= 1 / rate - TOLERANCE
 
 
 # --- one thing at a time ------------------------------------------------------------------------
@@ -208,12 +220,31 @@ def test_a_new_leader_goes_on_where_the_last_one_stopped() -> None:
     assert {each.node for each in world.arrivals} == {"n0"}
 
 
+def test_what_a_killed_leader_has_spent_is_spent() -> None:
+    """It dies with the first answer; the next one does not begin with another node."""
+    world = World()
+    world.turn(Health.UNREACHABLE, "n0", "n2")
+    settings = NodeHealth(Limits(RATES[1]))
+    with virtual(world):
+        leader = Leader(world, settings)
+        world.fate = lambda: Killed if world.arrivals else None
+        with pytest.raises(Killed):
+            asyncio.run(leader.run(60))
+        (arrival,) = world.arrivals
+        world.fate = lambda: None
+        world.now = max(world.now, world.noted + TAKEOVER)
+        asyncio.run(Leader(world, settings).run(200))
+    check_rate(world, RATES[1])
+    assert {each.node for each in world.arrivals if each.time > arrival.time} == {"n0", "n2"}
+
+
 # --- laws ---------------------------------------------------------------------------------------
 
+OUTAGES: Final = st.lists(st.sampled_from(list(NODES)), min_size=2, unique=True)
 STEPS: Final = st.lists(
     st.fixed_dictionaries(
         {
-            "span": st.sampled_from([1.0, 5.0, 12.0, 35.0]),
+            "span": st.sampled_from([1.0, 5.0, 12.0, 35.0, 70.0]),
             "names": st.lists(st.sampled_from(list(NODES)), unique=True),
             "health": st.sampled_from(list(Health)),
             "end": st.sampled_from(["", "", "released", "killed"]),
@@ -233,12 +264,15 @@ LATENCIES: Final = st.lists(st.floats(0, 3), min_size=1, max_size=5)
 class Course:
     """Leaders one after the other, as the steps have it."""
 
-    def __init__(self, world: World, fates: list[Any], latencies: list[float]) -> None:
+    def __init__(
+        self, world: World, settings: NodeHealth, fates: list[Any], latencies: list[float]
+    ) -> None:
         self.world = world
+        self._settings = settings
         left, spans = iter(fates), cycle(latencies)
         world.fate = lambda: next(left, None)
         world.latency = lambda: next(spans)
-        self.leader = Leader(world, SETTINGS)
+        self.leader = Leader(world, settings)
 
     def go(self, step: dict[str, Any]) -> None:
         world = self.world
@@ -252,7 +286,7 @@ class Course:
             if step["end"] == "released":
                 self.leader.keeper.end()
                 world.note = self.leader.keeper.note() or ""
-                self.leader = Leader(world, SETTINGS)
+                self.leader = Leader(world, self._settings)
             elif step["end"] == "killed":
                 self._replace(step["late"])
         world.settle()
@@ -273,31 +307,28 @@ class Course:
             world.pass_by(max(last.lead.until - world.now, AT_ONCE).total_seconds() * late)
             world.apply(last.in_flight)
         world.now = max(world.now, world.noted + TAKEOVER)
-        self.leader = Leader(world, SETTINGS)
-
-
-def check_rate(world: World) -> None:
-    """From the last request of a node to the first of the next one in its zone: 1/rate."""
-    for zone in (A, B):
-        found = sorted(each for each in world.arrivals if each.zone == zone)
-        for first, second in pairwise(found):
-            if first.node != second.node:
-                span = (second.time - first.time).total_seconds()
-                assert span >= 1 / EVICTION_RATE - TOLERANCE
+        self.leader = Leader(world, self._settings)
 
 
 @pytest.mark.slow
-@given(STEPS, FATES, LATENCIES)
-def test_laws(steps: list[dict[str, Any]], fates: list[Any], latencies: list[float]) -> None:
+@given(st.sampled_from(RATES), OUTAGES, STEPS, FATES, LATENCIES)
+def test_laws(
+    rate: float,
+    failed: list[str],
+    steps: list[dict[str, Any]],
+    fates: list[Any],
+    latencies: list[float],
+) -> None:
     world = World()
+    world.turn(Health.UNREACHABLE, *failed)
     with virtual(world):
-        course = Course(world, fates, latencies)
+        course = Course(world, NodeHealth(Limits(rate)), fates, latencies)
         for step in steps:
             course.go(step)
             event(f"{len(world.arrivals) // 10 * 10}+ requests")
-        check_rate(world)
+        check_rate(world, rate)
         course.calm_down()
-        check_rate(world)
+        check_rate(world, rate)
         assert not {name for name in world.wanted() if world.nodes[name].is_healthy}
         rates = assess(world.nodes.values()).zones
         stay = {pod.node for pod in world.pods.values() if pod.uid not in world.asked()}
