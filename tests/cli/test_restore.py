@@ -2,6 +2,7 @@
 failing clusters. tests/cli/test_e2e_switch.py does it with a real cluster."""
 
 import json
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,9 +10,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
+import click
 import pytest
 import yaml
 
+from cli.main import usher as group
 from controller.planning.restoration import plan_restoration, read_exported
 from rules.decode import DecodeError
 from tests.cli.conftest import Usher, usher
@@ -304,3 +307,24 @@ def test_an_export_may_go_to_standard_output(usher: Usher) -> None:
         run = usher("export", "-", *_K)
     assert (run.exit_code, run.stdout) == (0, "")
     assert "0 EvictionRequests, 0 Evictions exported" in run.stderr
+
+
+def test_every_flag_that_the_page_names_exists() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "modes.md").read_text(encoding="utf-8")
+    context = click.Context(group)
+    known = {"--raw", "--runtime-config"}  # of others
+    for name in ("export", "restore", "serve"):
+        command = group.get_command(context, name)
+        assert command is not None
+        known |= {flag for option in command.params for flag in option.opts}
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page)) <= known
+
+
+@pytest.mark.parametrize("name", ["export", "restore"])
+def test_help_mentions_every_option_and_has_an_example(usher: Usher, name: str) -> None:
+    run = usher(name, "--help")
+    assert f" usher {name} evictions.jsonl" in run.stdout
+    command = group.get_command(click.Context(group), name)
+    assert command is not None
+    for option in command.params:
+        assert not isinstance(option, click.Option) or option.help
