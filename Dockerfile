@@ -4,7 +4,7 @@
 #   make image
 #   docker buildx build --platform linux/amd64,linux/arm64 --tag REGISTRY/usher:VERSION --push .
 #
-# Both bases are pinned by the digest of their index, which covers amd64 and arm64. Move tag and
+# Both bases are pinned by digest, that of the index, which covers all architectures. Move tag and
 # digest together: `docker buildx imagetools inspect IMAGE:TAG` prints the digest. Python's minor
 # version and Debian's release must be the same in both: packages and bytecode are made in the first
 # and run in the second.

@@ -7,12 +7,30 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
+from markdown import Extension, Markdown
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 _ROOT: Final = Path(__file__).parents[2]
 _EXAMPLES: Final = _ROOT / "examples"
 _TITLE: Final = re.compile(r"^# (.*)", re.MULTILINE)
+
+
+class _Nesting(Extension):
+    """Lists nest by two spaces, as repositories show them; by itself Markdown wants four."""
+
+    def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802 - its name
+        md.tab_length = 2
+        for name in ("indent", "code", "olist", "ulist"):
+            processor = md.parser.blockprocessors[name]
+            # They have taken note of the old length already.
+            type(processor).__init__(processor, md.parser)
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Read Markdown as repositories do."""
+    config.markdown_extensions.append(_Nesting())  # type: ignore[arg-type]
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -104,6 +104,15 @@ def test_links_lead_to_places_that_exist(site: Path, pages: dict[Path, _Page]) -
     assert checked > 100
 
 
+def test_blocks_and_lists_are_what_repositories_show(site: Path) -> None:
+    for path in (ROOT / "docs").rglob("*.md"):
+        source = path.read_text(encoding="utf-8")
+        made = (site / path.relative_to(ROOT / "docs").with_suffix(".html")).read_text("utf-8")
+        fences = len(re.findall(r"^ *```", source, re.MULTILINE))
+        assert made.count("<pre") * 2 == fences, path
+    assert re.search(r"<li>[^\n]*<ul>\n<li>", (site / "rules.html").read_text(encoding="utf-8"))
+
+
 def test_the_navigation_names_every_page_once() -> None:
     config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     named = re.findall(r"^ +- [^:\n]+: (\S+\.md)$", config, re.MULTILINE)
