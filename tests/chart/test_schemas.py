@@ -1,6 +1,7 @@
 """What the chart renders is what API servers accept: by their documents, and by themselves."""
 
 import functools
+import json
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -84,16 +85,22 @@ def test_what_is_not_in_a_definition_is_found() -> None:
 
 
 @pytest.fixture(scope="module", params=[Mode.CRD, Mode.CRD_1_34], ids=str)
-def api(request: pytest.FixtureRequest) -> Iterator[Api]:
-    """A control plane of this module's own, which knows the operators' kinds."""
+def plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
+    """A control plane of this module's own."""
     try:
-        with ControlPlane(request.param) as plane:
-            client = Api(plane)
-            _prepare(client)
-            yield client
-            client.close()
+        with ControlPlane(request.param) as running:
+            yield running
     except NoToolchainError as error:
         skip_or_fail(str(error))
+
+
+@pytest.fixture(scope="module")
+def api(plane: ControlPlane) -> Iterator[Api]:
+    """A cluster that is ready for the chart, and knows the operators' kinds."""
+    client = Api(plane)
+    _prepare(client)
+    yield client
+    client.close()
 
 
 def _prepare(api: Api) -> None:
@@ -152,6 +159,42 @@ def test_pods_pass_pod_security_restricted(api: Api, case: str) -> None:
 def test_a_pod_that_is_not_restricted_is_refused(api: Api) -> None:
     pod = _pod_of(render({"podSecurityContext": {"seccompProfile": None}}).one("Deployment"))
     assert "violates PodSecurity" in _create_pod(api, pod, NAMESPACE).message
+
+
+def test_the_agent_can_write_a_bundle_but_bring_no_configuration_back(
+    api: Api, plane: ControlPlane
+) -> None:
+    """While Helm deletes, an agent may still run: docs/adr/0071-uninstall.md."""
+    chart = rendered("defaults")
+    (configuration,) = chart.all("MutatingWebhookConfiguration")
+    rights = [
+        chart.one("ClusterRole", "usher"),
+        chart.one("ClusterRoleBinding", "usher"),
+        configuration,
+    ]
+    for document in rights:
+        answer = api("PATCH", f"{_path(document)}?fieldManager=helm", document, content_type=APPLY)
+        assert answer.ok, answer.message
+    (webhook,) = configuration["webhooks"]
+    bundle = {
+        "apiVersion": configuration["apiVersion"],
+        "kind": configuration["kind"],
+        "metadata": {"name": configuration["metadata"]["name"]},
+        "webhooks": [{"name": webhook["name"], "clientConfig": {"caBundle": ""}}],
+    }
+    write = ("apply", "--server-side", "--field-manager=usher-certs", "-f", "-")
+    user = f"--as=system:serviceaccount:{NAMESPACE}:usher"
+
+    def said(document: Object) -> str:
+        done = plane.kubectl(*write, user, stdin=json.dumps(document))
+        return done.stdout + done.stderr
+
+    eventually(lambda: "serverside-applied" in said(bundle), "the agent may write a bundle")
+    answer = api("DELETE", _path(configuration))
+    assert answer.ok, answer.message
+    # What it sends is no configuration without the rest, and it may not create a complete one.
+    assert "is invalid" in said(bundle)
+    assert "cannot create resource" in said(configuration)
 
 
 def _pod_of(deployment: Object) -> Object:
