@@ -144,6 +144,26 @@ def test_without_helm_in_the_cluster(release: Release) -> None:
     eventually(lambda: release.definitions() == set(), "kubectl keeps no definitions")
 
 
+def test_the_kustomize_base(release: Release) -> None:
+    """With the commands of its README."""
+    cluster, base = release.cluster, CHART.parent / "kustomize"
+
+    def kubectl(*arguments: str) -> None:
+        run = cluster.plane.kubectl(*arguments)
+        assert run.returncode == 0, run.stderr
+
+    kubectl("apply", "-k", str(base))
+    cluster.await_rollout()
+    release.await_verdicts()
+    before = _bundles(release)
+    kubectl("apply", "-k", str(base))
+    assert _bundles(release) == before
+    parts = ("webhooks", "workload", "rights", "namespace")
+    kubectl("delete", *(f"-f={base}/{part}.yaml" for part in parts))
+    eventually(release.is_free, "Evictions can be written")
+    kubectl("delete", f"-f={base}/definitions.yaml")
+
+
 def test_nothing_that_changes_by_itself_is_rendered(release: Release) -> None:
     texts = {release.helm("template", RELEASE, str(CHART), "-n", NAMESPACE).output for _ in "ab"}
     assert len(texts) == 1
