@@ -7,8 +7,8 @@ request whose body is there is answered within the callback that brought it, wit
 and with an empty handler that takes half the processor time (34 µs a request against 71 µs).
 
 Overload: HTTP/1.1 has one request in flight on a connection, so what can be queued is bounded by
-the callers' connections; what must be bounded here is how many requests wait for their bodies, and
-how much of these is held in memory.
+the callers' connections; what must be bounded here is how many requests wait, for their bodies or
+for the cluster, and how much of these is held in memory.
 """
 
 import asyncio
@@ -30,6 +30,7 @@ from webhook.settings import (
     IDLE_SECONDS,
     LINGER_SECONDS,
     MAX_BUFFERED,
+    MAX_PARSED,
     Settings,
 )
 
@@ -85,6 +86,8 @@ class Connections:
         """How many requests wait for their bodies, or for what their verdict depends on."""
         self.buffered = 0
         """How many bytes of unfinished bodies are held."""
+        self.parsed = 0
+        """How many bytes the bodies had of requests that wait for what their verdict depends on."""
         self.turned_away = 0
         """How many requests found no room, since somebody last set this back."""
         self.draining = False
@@ -100,7 +103,11 @@ class Connections:
     @property
     def full(self) -> bool:
         """Whether no further request may wait."""
-        return self.waiting >= self.settings.concurrency or self.buffered > MAX_BUFFERED
+        return (
+            self.waiting >= self.settings.concurrency
+            or self.buffered > MAX_BUFFERED
+            or self.parsed > MAX_PARSED
+        )
 
     def turn_away(self) -> Reply:
         """The answer to a request for which there is no room."""
@@ -301,6 +308,7 @@ class Connection(BaseProtocol):
                 self._reply(self._pool.turn_away(), head, payload)
             else:
                 self._pool.waiting += 1
+                self._pool.parsed += payload.total_bytes
                 self.expires = inf  # the coroutine keeps the time
                 self._later = asyncio.create_task(self._reply_later(reply, head, payload))
 
@@ -314,6 +322,7 @@ class Connection(BaseProtocol):
             reply = await pending
         finally:
             self._pool.waiting -= 1
+            self._pool.parsed -= payload.total_bytes
             self._later = None
         self._reply(reply, head, payload)
 

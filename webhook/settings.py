@@ -33,6 +33,9 @@ SILENCE_SECONDS: Final = 30.0
 MAX_BUFFERED: Final = 64 * MIB
 """Bytes of unfinished bodies that one worker holds. Parsing needs several times the size of one
 body; with this bound a worker stays within a container's 256 MiB."""
+MAX_PARSED: Final = 8 * MIB
+"""Bytes that the bodies had of the requests for which one worker waits for the cluster. They are
+held as objects, which take three to ten times as much; one more body may come on top."""
 BACKLOG: Final = 1024
 """Connections that may wait to be accepted."""
 
