@@ -53,8 +53,14 @@ def program(bed: Bed, tmp_path: Path) -> Iterator[Program]:
     with running(bed.cluster, tmp_path, *FLAGS, identity=CONTROLLER) as program:
         program.wait_for_lead()
         yield program
-        program.terminate()  # or the next one would wait until the Lease runs out
-        eventually(program.has_ended, "the controller ends")
+        if not program.has_ended():
+            end(program)
+
+
+def end(program: Program) -> None:
+    """In good order, or the next one would wait until the Lease runs out."""
+    program.terminate()
+    eventually(program.has_ended, "the controller ends")
 
 
 def test_pods_of_a_failed_node_are_evicted(bed: Bed, program: Program) -> None:
@@ -156,8 +162,7 @@ def test_what_is_left_behind_is_removed_as_the_page_says(
         bed.create_pod(f"{node}-pod-0", [PATIENT])
     bed.turn(Health.UNREACHABLE, "a-00", "c-00")
     eventually(lambda: len(bed.requests()) == 2, "the pods are asked to leave")
-    program.terminate()
-    eventually(program.has_ended, "the controller ends")
+    end(program)
     (script,) = (block for block in blocks(page("node-health.md"), "sh") if "delete" in block)
     kubeconfig = str(bed.cluster.plane.kubeconfig())
     run = run_shell(script, tmp_path, binary_path("kubectl").parent, KUBECONFIG=kubeconfig)
@@ -165,18 +170,22 @@ def test_what_is_left_behind_is_removed_as_the_page_says(
     assert bed.requests() == {}
 
 
-def test_a_pod_that_admission_refuses_holds_up_nobody(bed: Bed, program: Program) -> None:
+def test_a_pod_that_admission_refuses_holds_up_nobody(bed: Bed, tmp_path: Path) -> None:
     _refuse_requests(bed)
     names = {f"b-00-pod-{name}" for name in ("0", "refused", "1")}
     for name in names:
         bed.create_pod(name, [PATIENT])
-    bed.turn(Health.UNREACHABLE, "b-00")
-    wanted = names - {"b-00-pod-refused"}
-    eventually(lambda: bed.requests().keys() == wanted, "the others are asked to leave")
-    line = eventually(lambda: program.line("the API server refuses a write"), "it is told")
-    assert "b-00-pod-refused is needed" in line["error"]
-    bed.turn(Health.READY, "b-00")
-    bed.wait_until_gone()
+    program = Program(bed.cluster, tmp_path, *FLAGS, identity=CONTROLLER)
+    with program.killed_afterwards():
+        program.wait_for_lead()
+        bed.turn(Health.UNREACHABLE, "b-00")
+        wanted = names - {"b-00-pod-refused"}
+        eventually(lambda: bed.requests().keys() == wanted, "the others are asked to leave")
+        (error,) = eventually(program.errors, "it is told")
+        assert "b-00-pod-refused is needed" in error["error"]
+        bed.turn(Health.READY, "b-00")
+        bed.wait_until_gone()
+        end(program)
 
 
 def test_a_namespace_that_is_being_deleted(bed: Bed, program: Program) -> None:
