@@ -583,6 +583,13 @@ def test_alerts_say_what_is_wrong_and_what_follows() -> None:
         assert each["annotations"]["description"].endswith(".")
 
 
+def test_the_readme_says_what_to_do_about_every_alert() -> None:
+    text = (CHART / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"`(Usher[A-Z]\w+)`", text)) == {
+        each["alert"] for each in _alerts("metrics")
+    }
+
+
 def test_alerts_follow_the_timeouts() -> None:
     timeouts = {"validating": {"timeoutSeconds": 7}, "mutating": {"timeoutSeconds": 5}}
     found = render({"metrics": {"prometheusRule": {"enabled": True}}, "registration": timeouts})
