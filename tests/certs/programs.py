@@ -38,12 +38,25 @@ PLACE: Final = (
 _NAMES: Final = ("--service", f"{NAMESPACE}/usher", "--name", "localhost")
 
 
+_AHEAD: Final = """
+import sys
+from datetime import timedelta
+from cluster import clock
+right, ahead = clock.now, timedelta(hours=int(sys.argv.pop(1)))
+clock.now = lambda: right() + ahead
+from cli.main import main
+main()
+"""
+
+
 class Program:
     """One ``usher`` command that runs on."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, hours_ahead: int = 0) -> None:
+        """Start it; its clock is so many hours ahead."""
         self._process = ChildProcess(f"usher {arguments[0]}", folder / f"{uuid.uuid4()}.log")
-        command = (sys.executable, "-m", "cli.main", *arguments, "--log-format", "json")
+        program = ("-c", _AHEAD, str(hours_ahead)) if hours_ahead else ("-m", "cli.main")
+        command = (sys.executable, *program, *arguments, "--log-format", "json")
         self._process.start(command, os.environ)
 
     def log(self) -> list[dict[str, Any]]:
@@ -99,14 +112,15 @@ class Site:
             self.plane.request("DELETE", path)
             self.call("POST", path.rpartition("/")[0], _configuration(kind, port))
 
-    def agent(self, *flags: str) -> Program:
-        return self.run("certs", "agent", *PLACE, *self.as_agent(), *_NAMES, *flags)
+    def agent(self, *flags: str, hours_ahead: int = 0) -> Program:
+        arguments = (*PLACE, *self.as_agent(), *_NAMES, *flags)
+        return self.run("certs", "agent", *arguments, hours_ahead=hours_ahead)
 
     def as_agent(self) -> tuple[str, str]:
         return ("--kubeconfig", str(self.plane.kubeconfig(IDENTITY)))
 
-    def run(self, *arguments: str) -> Program:
-        program = Program(self.folder, *arguments)
+    def run(self, *arguments: str, hours_ahead: int = 0) -> Program:
+        program = Program(self.folder, *arguments, hours_ahead=hours_ahead)
         self._programs.append(program)
         return program
 
@@ -151,6 +165,21 @@ class Site:
             name.replace("_", "."): base64.b64encode(value).decode() for name, value in data.items()
         }
         self.call("PATCH", SECRET, {"data": content}, content_type=_MERGE)
+
+    def store(self, **files: bytes) -> None:
+        """Create the Secret."""
+        data = {name: base64.b64encode(content).decode() for name, content in files.items()}
+        body = {"metadata": {"name": SECRET.rpartition("/")[2]}, "data": data}
+        self.call("POST", SECRET.rpartition("/")[0], {**body, "type": "kubernetes.io/tls"})
+
+    def trust(self, authorities: bytes) -> None:
+        """Put CAs into every bundle."""
+        content = base64.b64encode(authorities).decode()
+        for path in CONFIGURATIONS.values():
+            webhooks = self.call("GET", path)["webhooks"]
+            for webhook in webhooks:
+                webhook["clientConfig"]["caBundle"] = content
+            self.call("PATCH", path, {"webhooks": webhooks}, content_type=_MERGE)
 
     def empty_bundles(self) -> None:
         for path in CONFIGURATIONS.values():

@@ -2,7 +2,9 @@
 
 import base64
 import json
+import urllib.request
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -10,7 +12,8 @@ from typing import Any, Final
 import pytest
 from click.testing import CliRunner
 
-from certs.holdings import CERTIFICATE, decode
+from certs.holdings import CERTIFICATE, decode, issued_at
+from certs.issue import issue_authority, issue_serving
 from cli.main import main
 from tests.certs.programs import CONFIGURATIONS, IDENTITY, PLACE, SECRET, Program, Site
 from tests.controlplane import ControlPlane, Mode, NoToolchainError
@@ -101,6 +104,62 @@ def test_a_broken_secret_recovers_while_calls_go_on(site: Site, tmp_path: Path, 
 def _is_sound(site: Site) -> bool:
     held = site.held()
     return not held.flaws and held.issuer == held.newest and site.agrees()
+
+
+def test_an_expired_authority_is_replaced(site: Site, tmp_path: Path) -> None:
+    port = free_port()
+    site.reset(port)
+    long_ago = datetime.now(UTC) - timedelta(days=400)
+    authority = issue_authority(long_ago)
+    serving = issue_serving(authority, ["localhost"], long_ago)
+    site.store(
+        **{"ca.crt": authority.pair.certificate, "ca.key": authority.pair.key},
+        **{"tls.crt": serving.certificate, "tls.key": serving.key},
+    )
+    site.trust(authority.pair.certificate)
+    assert site.bundles() == [{authority.certificate}] * 2
+    site.agent("--dir", str(tmp_path), "--served", f"localhost:{port}")
+    site.serve(tmp_path, port)
+    eventually(lambda: site.write() == "", "the webhook answers")
+    assert _is_sound(site)
+    assert authority.certificate not in site.held().authorities
+
+
+@pytest.mark.parametrize("hours", [-2, 2])
+def test_a_clock_that_is_two_hours_off_does_no_harm(site: Site, tmp_path: Path, hours: int) -> None:
+    port = free_port()
+    site.reset(port)
+    agent = site.agent("--dir", str(tmp_path), "--served", f"localhost:{port}", hours_ahead=hours)
+    site.serve(tmp_path, port)
+    eventually(lambda: site.write() == "", "the webhook answers")
+    eventually(lambda: agent.says("certificate served"), "the agent is content")
+    serving = site.held().serving
+    assert serving is not None
+    issued = issued_at(serving.leaf)
+    assert abs(issued - datetime.now(UTC)) < timedelta(minutes=30), "by the API server's clock"
+
+
+def test_the_agent_tells_what_it_sees(site: Site, tmp_path: Path) -> None:
+    port = free_port()
+    health = ("--health-bind", "127.0.0.1", "--health-port", str(port))
+    site.agent("--dir", str(tmp_path), *health)
+
+    def ask(path: str) -> str:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
+                return str(answer.read().decode())
+        except OSError:
+            return ""
+
+    eventually(lambda: ask("/readyz") == "ok\n", "the pair is there")
+    assert (tmp_path / CERTIFICATE).exists()
+    name = 'usher_certs_ca_bundle_in_sync{name="usher",resource="%swebhookconfigurations"} 1.0'
+
+    def in_sync() -> bool:
+        text = ask("/metrics")
+        return all(name % kind in text for kind in ("validating", "mutating"))
+
+    eventually(in_sync, "the metrics say that the bundles are in sync")
 
 
 def test_a_deleted_secret_fails_no_call(site: Site, tmp_path: Path) -> None:
