@@ -16,7 +16,7 @@ from aiohttp.test_utils import TestServer
 from cluster import client as cluster_module
 from cluster import clock
 from cluster.client import Cluster, _environment_proxy
-from cluster.failures import Gone, ServerFailure, Silent, Unreachable
+from cluster.failures import Denied, Gone, ServerFailure, Silent, Unreachable
 from cluster.key import Key
 from cluster.resources import EVICTIONS, PODS
 
@@ -103,6 +103,69 @@ async def test_a_credential_that_has_expired_is_read_again(
     server.handler = pick
     server._file.write_text(server._file.read_text().replace("secret", "new"))
     assert await cluster.get(EVICTIONS, KEY) == {}
+
+
+_PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+
+
+@pytest.mark.parametrize(
+    ("status", "content_type", "built_in"),
+    [
+        (404, _PROTOBUF, True),
+        (200, _PROTOBUF, True),
+        (406, _PROTOBUF, False),
+        (406, "application/json", False),
+        (404, "text/plain", False),  # nobody serves the group
+        (200, "application/json", False),
+    ],
+)
+async def test_who_serves_a_resource_shows_in_the_answer(
+    server: Server, cluster: Cluster, status: int, content_type: str, *, built_in: bool
+) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(status=status, content_type=content_type, body=b"k8s\x00")
+
+    server.handler = answer
+    assert await cluster.is_built_in(EVICTIONS) is built_in
+    (request,) = server.requests
+    assert request.path.endswith("/namespaces/default/evictions/usher-probe")
+    assert request.headers["Accept"] == _PROTOBUF
+
+
+async def test_without_an_answer_nobody_knows_who_serves_a_resource(
+    server: Server, cluster: Cluster
+) -> None:
+    statuses = iter([403, 403, 401, 401, 401, 401, 500, 500])
+
+    async def answer(request: web.Request) -> web.Response:
+        status = next(statuses)
+        if request.headers["Accept"] == _PROTOBUF:
+            return web.Response(status=status, content_type=_PROTOBUF, body=b"k8s\x00")
+        message = 'evictions "usher-probe" is forbidden: User "u" cannot get resource'
+        return web.json_response({"message": message}, status=status)
+
+    server.handler = answer
+    for kind in (Denied, Denied, ServerFailure):
+        with pytest.raises(kind, match="cannot get resource"):
+            await cluster.is_built_in(EVICTIONS)
+
+
+async def test_who_serves_a_resource_is_asked_with_new_credentials(
+    server: Server, cluster: Cluster
+) -> None:
+    async def pick(request: web.Request) -> web.Response:
+        status = 404 if request.headers["Authorization"] == "Bearer new" else 401
+        return web.Response(status=status, content_type=_PROTOBUF)
+
+    server.handler = pick
+    server._file.write_text(server._file.read_text().replace("secret", "new"))
+    assert await cluster.is_built_in(EVICTIONS)
+
+
+async def test_a_dry_run_says_so(server: Server, cluster: Cluster) -> None:
+    await cluster.create(EVICTIONS, "default", {}, dry_run=True)
+    await cluster.create(EVICTIONS, "default", {})
+    assert [request.query_string for request in server.requests] == ["dryRun=All", ""]
 
 
 async def test_the_clocks_are_compared(
