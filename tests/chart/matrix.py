@@ -1,8 +1,8 @@
 """Values to try: by name what people set. Together they set every value there is."""
 
-from typing import Any, Final
+from typing import Final
 
-Values = dict[str, Any]
+from tests.chart.values import Values
 
 _SELECTOR: Final = {"matchLabels": {"acme.io/tier": "one"}}
 _CONDITIONS: Final = [

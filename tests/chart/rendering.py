@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-from tests.chart.generate import CHART
+from tests.chart.values import CHART
 from tests.controlplane import NoToolchainError, binary_path
 from tests.controlplane.availability import skip_or_fail
 

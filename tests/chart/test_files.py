@@ -17,11 +17,12 @@ from cli.controller import command as controller
 from cli.serve import command as serve
 from rules.catalog import GUARDS, RULES
 from rules.mutate import MUTATIONS
-from tests.chart.generate import CHART, ROOT, Value, files, values
-from tests.chart.matrix import MATRIX, Values
+from tests.chart.generate import files
+from tests.chart.matrix import MATRIX
 from tests.chart.queries import exported, problems
+from tests.chart.values import CHART, DEFAULTS, VALUES, Values, leaves
+from tests.examples.shell import ROOT
 
-DEFAULTS: Final[Values] = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
 SCHEMA: Final[dict[str, Any]] = json.loads(
     (CHART / "values.schema.json").read_text(encoding="utf-8")
 )
@@ -29,18 +30,6 @@ DASHBOARD: Final[dict[str, Any]] = json.loads(
     (CHART / "files" / "dashboard.json").read_text(encoding="utf-8")
 )
 FILES: Final = files()
-_VALUES: Final = [each for each in values() if isinstance(each, Value)]
-
-
-def leaves(found: Values, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Values by path, down to where values.yaml ends."""
-    ends = {each.path for each in _VALUES if each.default is not None}
-    for name, value in found.items():
-        path = (*above, name)
-        if path in ends:
-            yield path, value
-        else:
-            yield from leaves(value, path)
 
 
 # --- generated ------------------------------------------------------------------------------------
@@ -65,7 +54,7 @@ def test_the_chart_is_of_this_version() -> None:
 
 
 def test_every_value_is_explained() -> None:
-    bare = [".".join(each.path) for each in _VALUES if each.default is not None and not each.text]
+    bare = [".".join(each.path) for each in VALUES if each.default is not None and not each.text]
     assert bare == []
 
 
@@ -76,7 +65,7 @@ def test_defaults_fit_the_schema() -> None:
 
 def test_the_schema_knows_every_value_and_no_other() -> None:
     described = {path for path in _described(SCHEMA, ()) if path != ("global",)}
-    assert described == {each.path for each in _VALUES}
+    assert described == {each.path for each in VALUES}
 
 
 def _described(schema: dict[str, Any], above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -84,9 +73,7 @@ def _described(schema: dict[str, Any], above: tuple[str, ...]) -> Iterator[tuple
     for name, each in schema["properties"].items():
         path = (*above, name)
         yield path
-        if any(
-            len(value.path) > len(path) and value.path[: len(path)] == path for value in _VALUES
-        ):
+        if any(len(value.path) > len(path) and value.path[: len(path)] == path for value in VALUES):
             assert each["additionalProperties"] is False
             yield from _described(each, path)
 
@@ -105,7 +92,7 @@ def _without_nulls(found: Any) -> Any:
 
 def test_the_matrix_sets_every_value() -> None:
     tried = {path for case in MATRIX.values() for path, _ in leaves(case)}
-    assert tried == {each.path for each in _VALUES if each.default is not None}
+    assert tried == {each.path for each in VALUES if each.default is not None}
 
 
 def test_the_matrix_sets_no_value_to_its_default() -> None:

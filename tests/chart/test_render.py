@@ -15,8 +15,7 @@ from cli.certs import agent, inspect
 from cli.controller import command as controller
 from cli.serve import command as serve
 from rules.crd import definitions
-from tests.chart.generate import CHART
-from tests.chart.matrix import MATRIX, Values
+from tests.chart.matrix import MATRIX
 from tests.chart.queries import problems
 from tests.chart.rendering import (
     NAMESPACE,
@@ -28,7 +27,7 @@ from tests.chart.rendering import (
     pod_specs,
     render,
 )
-from tests.chart.test_files import DEFAULTS, leaves
+from tests.chart.values import CHART, DEFAULTS, Values, leaves
 
 pytestmark = pytest.mark.e2e
 
