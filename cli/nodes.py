@@ -1,24 +1,33 @@
 """``usher nodes``: how the zones of a cluster stand, and whose pods would be evicted when."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
 from cli.exits import InputError
+from cli.leases import lease_from, lease_options
 from cli.node_rates import limits_from, node_rate_options
 from cli.options import CONTEXT_SETTINGS, common_options, now_option
+from cli.progress import counter
 from cli.zones import as_json, svg, text
 from cli.zones.outlook import Outlook
 from cli.zones.reading import Dump, read_dump, read_timeline
+from cluster import clock
+from cluster.key import Key
 from controller import simulation
-from controller.planning.node_health import plan_node_health
+from controller.planning.budget import Budget
+from controller.planning.node_health import REQUESTER, plan_node_health
 from controller.simulation import Timeline, TimelineError, changes, with_full_budgets
 from controller.zones import Limits
 from webhook.review import printable
 
 _EPILOG: Final = """\b
 Examples:
+  usher nodes --kubeconfig ~/.kube/config
+  usher nodes --kubeconfig ~/.kube/config --simulate outage.yaml
   kubectl get nodes,pods -A -o json | usher nodes -
   usher nodes cluster.json --simulate outage.yaml
   usher nodes cluster.json --simulate outage.yaml -o svg --node-eviction-rate 0.5 > outage.svg
@@ -32,12 +41,18 @@ A timeline:
 
 States are ready, not-ready and unreachable; an event may also name its nodes: [node-1, node-2].
 
-Exit codes: 0 shown, 2 bad usage or input, 3 internal failure.
+Exit codes: 0 shown, 2 bad usage or input, 3 internal or cluster failure.
 """
 
 
 @click.command(name="nodes", context_settings=CONTEXT_SETTINGS, epilog=_EPILOG)
-@click.argument("files", metavar="FILE|-...", nargs=-1, required=True)
+@click.argument("files", metavar="[FILE|-]...", nargs=-1)
+@click.option(
+    "--kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Without FILE: how to reach the API server, and as whom.  [default: the pod's service "
+    "account]",
+)
 @click.option(
     "--simulate",
     metavar="FILE",
@@ -50,6 +65,12 @@ Exit codes: 0 shown, 2 bad usage or input, 3 internal failure.
     default="text",
     help="How to show it; 'svg' is a picture.",
 )
+@click.option(
+    "--node-health-requester",
+    default=REQUESTER,
+    help="As whom the controller asks the pods of failed nodes to leave.",
+)
+@lease_options
 @node_rate_options
 @now_option
 @common_options
@@ -58,13 +79,20 @@ def command(
 ) -> None:
     """Show the zones of a cluster, and whose pods would be evicted when.
 
-    Each FILE is a dump of nodes and, if it is to be known what is on them, of pods; with pods
-    missing, each node is taken to have one that tolerates failures for 300 seconds.
+    The cluster is read through its API. Each FILE is a dump of nodes instead and, if it is to be
+    known what is on them, of pods; with pods missing, each node is taken to have one that tolerates
+    failures for 300 seconds. The rates are those of the flags here, not those of a controller.
     """
-    limits = limits_from(flags)
+    limits, lease = limits_from(flags), lease_from(flags)
     if simulate == "-" and "-" in files:
         raise InputError("--simulate -: standard input can be read only once")
-    outlook = _outlook(read_dump(files), simulate, now, limits)
+    timeline = read_timeline(simulate) if simulate is not None else Timeline()
+    dump, present = _read(files, lease, flags)
+    try:
+        start = now or timeline.start or present
+        outlook = _outlook(dump, timeline, start, limits, is_simulated=simulate is not None)
+    except TimelineError as error:
+        raise InputError(printable(f"{simulate}: {error}")) from None
     if output == "json":
         click.echo(as_json.render(outlook))
     else:
@@ -74,19 +102,42 @@ def command(
         click.echo("no pods in the input: one on each node is assumed", err=True)
 
 
-def _outlook(dump: Dump, path: str | None, now: datetime | None, limits: Limits) -> Outlook:
-    timeline = read_timeline(path) if path is not None else Timeline()
-    start = now or timeline.start or datetime.now(UTC)  # noqa: TID251 - the rim: read once
-    snapshot = with_full_budgets(dump.snapshot, start, limits)
-    try:
-        happenings = changes(timeline, snapshot.nodes.values(), start)
-    except TimelineError as error:
-        raise InputError(printable(f"{path}: {error}")) from None
+def _read(files: tuple[str, ...], lease: Key, flags: dict[str, Any]) -> tuple[Dump, datetime]:
+    """The cluster, and the present."""
+    kubeconfig, requester = flags["kubeconfig"], flags["node_health_requester"]
+    if files:
+        # In a configuration file that serves all commands it may stand; nobody types both.
+        source = click.get_current_context().get_parameter_source("kubeconfig")
+        if source is ParameterSource.COMMANDLINE:
+            raise InputError("--kubeconfig is for a cluster: leave it out, or the FILEs")
+        return read_dump(files, requester), clock.now()
+    # Imported only when it is needed: the client takes longer than reading a small dump.
+    from cli.zones.live import read_live  # noqa: PLC0415
+    from webhook import logs  # noqa: PLC0415
+
+    logs.configure(flags["log_format"], flags["log_level"])
+    live = read_live(kubeconfig, requester, lease)
+    return live.dump, live.now
+
+
+def _outlook(
+    dump: Dump, timeline: Timeline, start: datetime, limits: Limits, *, is_simulated: bool
+) -> Outlook:
+    """What follows from it. Raises TimelineError."""
+    snapshot = dump.snapshot
+    if not dump.knows_budgets:
+        snapshot = with_full_budgets(snapshot, start, limits)
+    happenings = changes(timeline, snapshot.nodes.values(), start)
+    plan = plan_node_health(snapshot, start, limits)
     span = timedelta(seconds=timeline.until_seconds)
-    return Outlook(
-        start,
-        plan_node_health(snapshot, start, limits),
-        simulation.simulate(snapshot, happenings, start, span, limits),
-        dump.knows_pods,
-        is_simulated=path is not None,
-    )
+    with counter("simulating", span.total_seconds()) as count:
+        course = simulation.simulate(
+            snapshot, happenings, start, span, limits, lambda done: count(done.total_seconds())
+        )
+    budgets = None
+    if dump.knows_budgets:
+        budgets = {
+            zone: snapshot.budgets.get(zone, Budget(start)).advanced(status.rate, start).tokens
+            for zone, status in plan.status.zones.items()
+        }
+    return Outlook(start, plan, course, dump.knows_pods, is_simulated, budgets)

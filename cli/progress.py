@@ -33,3 +33,19 @@ def counting(description: str) -> Iterator[Callable[[int], None]]:
     columns = (SpinnerColumn(), TextColumn("{task.description} {task.completed:.0f}"))
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         yield partial(progress.advance, progress.add_task(description, total=None))
+
+
+@contextmanager
+def counter(description: str, total: float | None = None) -> Iterator[Callable[[float], None]]:
+    """A function that is told how much is done, of ``total`` if that is known, and shows it."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - see above
+    from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415
+
+    done = TextColumn("{task.completed:,.0f}") if total is None else BarColumn()
+    columns = (TextColumn("{task.description}"), done)
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(description, total=total)
+        yield lambda completed: progress.update(task, completed=completed)

@@ -5,7 +5,7 @@ eviction is taken to last until its node recovers, as it does where no kubelet a
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Annotated, Final, NamedTuple
@@ -119,14 +119,19 @@ def simulate(
     start: datetime,
     duration: timedelta,
     limits: Limits = DEFAULTS,
+    watch: Callable[[timedelta], object] = lambda _: None,
 ) -> Course:
-    """What would happen in ``duration``; ``happenings`` in order of time."""
+    """What would happen in ``duration``; ``happenings`` in order of time.
+
+    ``watch`` is told how far it has come.
+    """
     run = _Run(snapshot, Course(start, start + duration), limits)
     left = list(happenings)[::-1]
     now: datetime | None = start
     while now is not None and now <= run.course.end:
         while left and left[-1].time <= now:
             run.change(left.pop())
+        watch(now - start)
         wait = run.tick(now)
         instants = [change.time for change in left[-1:]]
         if wait is not None and wait <= run.course.end - now:

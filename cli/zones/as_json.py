@@ -12,7 +12,7 @@ from rules.times import format_time
 
 def render(outlook: Outlook) -> str:
     """The object, indented."""
-    plan = outlook.plan
+    plan, budgets = outlook.plan, outlook.budgets
     heads = {turn.node.zone: turn.node.name for turn in plan.turns}
     document = {
         "now": format_time(outlook.now),
@@ -23,6 +23,7 @@ def render(outlook: Outlook) -> str:
             {
                 **_zone(zone),
                 **_status(status),
+                "budget": round(budgets[zone], 4) if budgets is not None else None,
                 "next": heads.get(zone),
                 "waiting": [_waiting(item) for item in plan.queues[zone]],
             }

@@ -1,10 +1,12 @@
 """What there is to show: how the zones stand, and what would happen from now on."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from controller.planning.node_health import NodeHealthPlan
 from controller.simulation import Course
+from controller.zones import Zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,8 +15,11 @@ class Outlook:
 
     now: datetime
     plan: NodeHealthPlan
-    """At :attr:`now`, with full budgets."""
+    """At :attr:`now`."""
     course: Course
     knows_pods: bool
     is_simulated: bool
     """Whether a timeline says what happens to nodes; else nothing more happens to them."""
+    budgets: Mapping[Zone, float] | None = None
+    """What each zone has saved up at :attr:`now`, from 0 to 1 node, as a controller has told; None:
+    that is not known, and each zone is taken to be good for one."""

@@ -1,7 +1,7 @@
 """From dumps of a cluster and a timeline's file to what is planned with."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -10,13 +10,15 @@ from typing import Any, Final
 from cli.documents import Document, read_documents
 from cli.exits import InputError
 from cli.manifests import Manifest, read_manifests
+from cli.progress import track
 from cli.sources import STANDARD_INPUT, Source, find_sources
 from cli.suggestions import nearest
 from cluster.key import Key
-from controller.planning.node_health import REQUESTER, NodeHealthSnapshot
+from controller.planning.budget import Budget
+from controller.planning.node_health import NodeHealthSnapshot, request_name
 from controller.planning.node_pods import NodePod, OwnRequest, PodObject, Pods
 from controller.simulation import Timeline, TimelineEvent
-from controller.zones import Node, NodeObject
+from controller.zones import Node, NodeObject, Zone
 from rules.api import GROUP, EvictionRequest
 from rules.decode import DecodeError, decode_model, load, unknown_fields
 from webhook.review import printable
@@ -34,28 +36,66 @@ _TIMELINE_WORDS: Final = [
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """A cluster, as somebody has dumped it."""
+    """A cluster, as somebody has dumped it or as it stands."""
 
     snapshot: NodeHealthSnapshot
     knows_pods: bool
     """Else each node is taken to have one pod with the default tolerations."""
+    knows_budgets: bool = False
+    """Whether the snapshot has the budgets of a controller."""
 
 
-@dataclass(slots=True)
-class _Found:
-    nodes: list[Node]
-    pods: list[NodePod]
-    requests: list[OwnRequest]
+class Found:
+    """What has been read until now, each object cut down at once. Raises DecodeError."""
+
+    def __init__(self, requester: str) -> None:
+        """``requester``: whose EvictionRequests count."""
+        self.nodes: dict[str, Node] = {}
+        self._requester = requester
+        self._pods: list[NodePod] = []
+        self._requests: dict[str, OwnRequest] = {}
+
+    def node(self, value: Any) -> None:
+        """Take a node, as the API serves it."""
+        node = Node.of(decode_model(NodeObject, value))
+        self.nodes[node.name] = node
+
+    def pod(self, value: Any) -> None:
+        """Take a pod."""
+        self._pods.append(NodePod.of(decode_model(PodObject, value)))
+
+    def request(self, value: Any) -> None:
+        """Take an EvictionRequest, if it is one that the controller makes for a node's sake."""
+        request = decode_model(EvictionRequest, value)
+        own = OwnRequest.of(request)
+        is_ours = request.spec.requester == self._requester
+        if is_ours and own.key.name == request_name(own.pod_uid):
+            self._requests[own.pod_uid] = own
+
+    def dump(self) -> Dump:
+        """All of it, as somebody has dumped it."""
+        pods = self._pods or [_guessed(node) for node in self.nodes.values()]
+        return Dump(self._snapshot(pods, {}), knows_pods=bool(self._pods))
+
+    def live(self, budgets: Mapping[Zone, Budget] | None) -> Dump:
+        """All of it, as it stands; ``budgets`` None: nobody knows."""
+        snapshot = self._snapshot(self._pods, budgets or {})
+        return Dump(snapshot, knows_pods=True, knows_budgets=budgets is not None)
+
+    def _snapshot(
+        self, pods: Iterable[NodePod], budgets: Mapping[Zone, Budget]
+    ) -> NodeHealthSnapshot:
+        return NodeHealthSnapshot(self.nodes, Pods.of(pods), self._requests, budgets)
 
 
-def read_dump(paths: Iterable[str]) -> Dump:
-    """The nodes, pods and requests of ours in the files; other kinds are left alone.
+def read_dump(paths: Iterable[str], requester: str) -> Dump:
+    """The nodes, pods and requests of ``requester`` in the files; other kinds are left alone.
 
     Raises InputError.
     """
-    found = _Found([], [], [])
+    found = Found(requester)
     for source in find_sources(paths):
-        for value in _objects(source):
+        for value in track(_objects(source), f"reading {source.name}"):
             try:
                 _take(value, found)
             except DecodeError as error:
@@ -63,13 +103,7 @@ def read_dump(paths: Iterable[str]) -> Dump:
                 raise InputError(printable(f"{source.name}: {name}: {error}")) from None
     if not found.nodes:
         raise InputError(f"the input must hold nodes; {_DUMP_HELP}")
-    pods = found.pods or [_guessed(node) for node in found.nodes]
-    snapshot = NodeHealthSnapshot(
-        {node.name: node for node in found.nodes},
-        Pods.of(pods),
-        {request.pod_uid: request for request in found.requests},
-    )
-    return Dump(snapshot, knows_pods=bool(found.pods))
+    return found.dump()
 
 
 def read_timeline(path: str) -> Timeline:
@@ -92,17 +126,15 @@ def read_timeline(path: str) -> Timeline:
         raise InputError(printable(f"{source.name}: {error}")) from None
 
 
-def _take(value: Any, found: _Found) -> None:
+def _take(value: Any, found: Found) -> None:
     group, _, _ = str(value.get("apiVersion", "")).rpartition("/")
     match group, value.get("kind"):
         case "", "Node":
-            found.nodes.append(Node.of(decode_model(NodeObject, value)))
+            found.node(value)
         case "", "Pod":
-            found.pods.append(NodePod.of(decode_model(PodObject, value)))
+            found.pod(value)
         case group, "EvictionRequest" if group == GROUP:
-            request = decode_model(EvictionRequest, value)
-            if request.spec.requester == REQUESTER:
-                found.requests.append(OwnRequest.of(request))
+            found.request(value)
         case _:
             pass
 

@@ -15,6 +15,8 @@ from webhook.review import printable
 _SHOWN: Final = 10
 """Turns that the table is followed by; more are for '-o json'."""
 _HEADER: Final = ("ZONE", "STATE", "NODES", "UNHEALTHY", "RATE", "WAITING")
+_BUDGET: Final = "BUDGET"
+"""The last column, where a controller has told what zones may spend."""
 _COLOURS: Final = {ZoneState.NORMAL: "green", ZoneState.PARTIAL: "yellow", ZoneState.FULL: "red"}
 _STATE_COLUMN: Final = 1
 
@@ -39,7 +41,8 @@ def rate_text(rate: float) -> str:
 
 def _table(outlook: Outlook) -> Iterator[str]:
     plan = outlook.plan
-    rows: list[tuple[tuple[str, ...], ZoneState | None]] = [(_HEADER, None)]
+    header = _HEADER if outlook.budgets is None else (*_HEADER, _BUDGET)
+    rows: list[tuple[tuple[str, ...], ZoneState | None]] = [(header, None)]
     for zone, status in plan.status.zones.items():
         waiting = len(plan.queues[zone]) + sum(turn.node.zone == zone for turn in plan.turns)
         cells: tuple[str, ...] = (
@@ -50,6 +53,8 @@ def _table(outlook: Outlook) -> Iterator[str]:
             rate_text(status.rate),
             str(waiting),
         )
+        if outlook.budgets is not None:
+            cells += (f"{outlook.budgets[zone]:.0%}",)
         rows.append((cells, status.state))
     widths = [max(map(len, column)) for column in zip(*(cells for cells, _ in rows), strict=True)]
     for cells, state in rows:

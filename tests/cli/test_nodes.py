@@ -150,6 +150,7 @@ def test_json(usher: Usher, folder: Path) -> None:
         "unhealthyNodes": 12,
         "unhealthyFraction": 0.6,
         "evictionRate": 0.01,
+        "budget": None,
         "next": "a-00",
     }
     assert content["evictions"][0] == {
@@ -199,12 +200,22 @@ def test_own_requests_are_not_made_again(usher: Usher) -> None:
     request = {
         "apiVersion": "lifecycle.k8s.io/v1alpha1",
         "kind": "EvictionRequest",
-        "metadata": {"name": "r", "namespace": "default"},
+        "metadata": {"name": "node-health-b-00-0", "namespace": "default"},
+        "spec": spec,
     }
     others = request | {"spec": spec | {"requester": "a.io/b"}}
-    for listed, wanted in (([request | {"spec": spec}], 1), ([others], 2)):
+    renamed = request | {"metadata": {"name": "r", "namespace": "default"}}
+    ours = ("--node-health-requester", "a.io/b")
+    for listed, flags, wanted in (
+        ([request], (), 1),
+        ([request], ours, 2),
+        ([others], (), 2),
+        ([others], ours, 1),
+        ([renamed], (), 2),
+    ):
         items = [*NODES[20:], *PODS[60:], *listed]
-        assert shown(usher, "-", stdin=dump(items))["evictions"][0]["pods"] == wanted
+        found = shown(usher, "-", *flags, stdin=dump(items))
+        assert found["evictions"][0]["pods"] == wanted
 
 
 def test_names_cannot_write_to_the_terminal(usher: Usher) -> None:
@@ -292,7 +303,8 @@ def test_bad_timelines(usher: Usher, folder: Path, text: str, message: str) -> N
 
 def test_bad_usage(usher: Usher, folder: Path) -> None:
     for arguments, message in (
-        ((), "Missing argument"),
+        (("--kubeconfig", "nowhere"), "Outside of a cluster give --kubeconfig, or a FILE"),
+        (("cluster.json", "--kubeconfig", "x"), "leave it out, or the FILEs"),
         (("nowhere.json",), "no such file or directory"),
         (("cluster.json", "--simulate", "nowhere.yaml"), "No such file or directory"),
         (("-", "--simulate", "-"), "standard input can be read only once"),
