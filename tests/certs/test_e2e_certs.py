@@ -2,8 +2,11 @@
 
 import base64
 import json
+import threading
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -182,10 +185,10 @@ def test_two_rotations_in_a_row_fail_no_call(site: Site, tmp_path: Path) -> None
     site.reset(port)
     served = ("--served", f"localhost:{port}")
     agents = [site.agent("--dir", str(tmp_path), *_LIVES, *served), site.agent(*_LIVES)]
-    site.serve(tmp_path, port)
+    webhook = site.serve(tmp_path, port)
     eventually(lambda: site.write() == "", "the webhook answers")
     seen = [site.held().authorities[0]]
-    with site.writing() as answers:
+    with site.writing() as answers, readiness(webhook) as told:
         for _ in range(2):
             eventually(
                 lambda: (held := site.held()).issuer == held.newest != seen[-1],
@@ -198,7 +201,34 @@ def test_two_rotations_in_a_row_fail_no_call(site: Site, tmp_path: Path) -> None
         eventually(lambda: len(answers) > count + 20, "calls go on")
     print(f"{len(answers)} calls, CAs: {len(set(seen))}")
     assert set(answers) == {""}
+    assert set(told) == {"ok\n"}, "the webhook was ready all the time"
     assert any(agent.says("older CAs dropped") for agent in agents)
+
+
+@contextmanager
+def readiness(webhook: Program) -> Iterator[list[str]]:
+    """What the webhook's ``/readyz`` says meanwhile."""
+    line = webhook.line("serving")
+    assert line is not None
+    url = f"http://{line['health'][0]}/readyz"
+    told: list[str] = []
+    stop = threading.Event()
+
+    def ask() -> None:
+        while not stop.wait(0.2):
+            try:
+                with urllib.request.urlopen(url, timeout=60) as answer:
+                    told.append(answer.read().decode())
+            except urllib.error.HTTPError as error:
+                told.append(error.read().decode())
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield told
+    finally:
+        stop.set()
+        thread.join()
 
 
 def test_rotate_and_inspect(site: Site, tmp_path: Path) -> None:
