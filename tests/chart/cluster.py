@@ -1,5 +1,6 @@
 """A cluster that runs what a chart installs: control plane, controllers, and a kubelet."""
 
+import ipaddress
 import json
 import os
 import random
@@ -47,6 +48,9 @@ class Cluster:
         self.plane = plane
         self.folder = folder
         self._kubelet = ChildProcess("kubelet", folder / "kubelet.log")
+        self._network = _free_network()
+        self.address = str(next(ipaddress.ip_network(self._network).hosts()))
+        """Where this machine's Services are reached, at their ports."""
 
     # --- programs -----------------------------------------------------------------------------
 
@@ -55,7 +59,7 @@ class Cluster:
         command = (
             *(sys.executable, "-m", "tests.chart.kubelet"),
             *("--kubeconfig", str(self.plane.kubeconfig()), "--ca-file", str(self.plane.ca_file)),
-            *("--folder", str(self.folder), "--network", _free_network()),
+            *("--folder", str(self.folder), "--network", self._network),
         )
         self._kubelet.start(command, os.environ)
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from certs.holdings import bundle_certificates
 from tests.chart.cluster import CHART, NAMESPACE, RELEASE, Cluster, Result
-from tests.e2e.objects import eviction
+from tests.e2e.objects import eviction, request
 from tests.e2e.test_writes import finished_at_once
 from tests.e2e.waiting import eventually
 
@@ -20,6 +20,29 @@ _EVICTIONS: Final = "/apis/lifecycle.k8s.io/v1alpha1/namespaces/default/eviction
 _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 MERGE_PATCH: Final = "application/merge-patch+json"
 _PATIENCE: Final = "10m"
+_LIAR_USER: Final = "viewer"
+_LIAR: Final = {
+    "clusterroles": {
+        "metadata": {"name": "liar"},
+        "rules": [
+            {
+                "apiGroups": ["lifecycle.k8s.io"],
+                "resources": ["evictionrequests"],
+                "verbs": ["create"],
+            }
+        ],
+    },
+    "clusterrolebindings": {
+        "metadata": {"name": "liar"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "liar",
+        },
+        "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": _LIAR_USER}],
+    },
+}
+"""May make requests, but under no name."""
 
 
 def flags(values: Values) -> list[str]:
@@ -118,7 +141,22 @@ class Release:
         return "" if status == 201 else str(answer.get("message", answer))
 
     def lie(self) -> Result:
-        """Write a status that only the webhook refuses; what kubectl says."""
+        """Ask for an eviction under a name of others; what kubectl says.
+
+        The definitions and the API itself have nothing against it.
+        """
+        plane = self.cluster.plane
+        for kind, body in _LIAR.items():
+            plane.request("POST", f"/apis/rbac.authorization.k8s.io/v1/{kind}", body)
+        run = plane.kubectl(
+            *("create", "--dry-run=server", "-f", "-"),
+            identity=_LIAR_USER,
+            stdin=json.dumps(request("lie")),
+        )
+        return Result(run.returncode, run.stdout, run.stderr)
+
+    def report_too_early(self) -> Result:
+        """Write a status of an Eviction in which a responder is done at once; what kubectl says."""
         plane = self.cluster.plane
         plane.request("POST", _EVICTIONS, eviction())
         run = plane.kubectl(
@@ -129,12 +167,17 @@ class Release:
 
     def await_verdicts(self) -> Result:
         """Wait until the webhook judges what is written, and return how it refuses a lie."""
+        said: list[str] = []
 
         def refused() -> Result | None:
             found = self.lie()
-            return found if "completionTime" in found.errors else None
+            said.append(found.text)
+            return found if "spec.requester: Forbidden" in found.errors else None
 
-        return eventually(refused, "the webhook judges")
+        try:
+            return eventually(refused, "the webhook judges")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {said[-1]}\n{self.cluster.why()}") from None
 
     def is_free(self) -> bool:
         """Whether Evictions can be written, and nobody judges them."""

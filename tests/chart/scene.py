@@ -136,22 +136,24 @@ class Scene:
             self.ask(pod, self.create_pod(pod))
         paths = [self.await_turn(pod) for pod in pods]
         for path in paths:
-            self._report(path, startTime=ago())
+            self._report(path, "startTime")
         return paths
 
     def finish(self, path: str) -> None:
         """Report that the responder has done its work."""
-        self._report(path, completionTime=ago())
+        self._report(path, "completionTime")
 
-    def _report(self, path: str, **report: Any) -> None:
+    def _report(self, path: str, field: str) -> None:
+        """Report that something is so now; the webhook may be about to learn of rights."""
+
         def accepted() -> bool:
-            status, self.answer = self.respond(path, **report)
+            status, self.answer = self.respond(path, **{field: ago()})
             return status == 200
 
         try:
-            eventually(accepted, f"{report} is accepted")
+            eventually(accepted, f"{field} is accepted")
         except AssertionError as error:
-            raise AssertionError(f"{error}: {self.answer}") from None
+            raise AssertionError(f"{error}: {self.answer['message']}") from None
 
     def is_evicted(self, pod: str) -> bool:
         """Whether the pod is gone, and its Eviction says so."""
