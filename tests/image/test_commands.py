@@ -5,18 +5,27 @@ used as in a cluster: by another user than root, and without a place to write.
 """
 
 import hashlib
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
 import pytest
 import yaml
 
+from certs.issue import issue_authority, issue_serving
+from tests.controlplane.process import ChildProcess
+from tests.e2e.times import now
+from tests.e2e.usher import HOST
+from tests.e2e.waiting import eventually
 from tests.image.dockerfile import ROOT, Stage, read
 
 pytestmark = pytest.mark.slow
@@ -66,11 +75,20 @@ class Image:
             script = re.sub(rf"(?<![\w/]){re.escape(old)}", new, script)
         return script
 
+    def command(self, *arguments: str) -> list[str]:
+        """``usher`` as somebody who is not root."""
+        return [*_unprivileged(), str(self.tree / "bin" / "usher"), *arguments]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the final image sets, and nothing else."""
+        return {"PATH": f"{self.tree}/bin", "HOME": "/home/nonroot"}
+
     def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        """Run ``usher`` as somebody who is not root, with an almost empty environment."""
+        """Run ``usher`` to its end."""
         return subprocess.run(
-            [*_unprivileged(), self.tree / "bin" / "usher", *arguments],
-            env={"PATH": f"{self.tree}/bin", "HOME": "/home/nonroot"},
+            self.command(*arguments),
+            env=self.environment,
             cwd="/",
             capture_output=True,
             text=True,
@@ -159,6 +177,36 @@ def test_commands_run(image: Image, arguments: tuple[str, ...]) -> None:
 def test_definitions_are_printed(image: Image) -> None:
     documents = list(yaml.safe_load_all(image.run("crds").stdout))
     assert {document["kind"] for document in documents} == {"CustomResourceDefinition"}
+
+
+def test_the_webhook_serves(image: Image, tmp_path: Path) -> None:
+    pair = issue_serving(issue_authority(now()), ("localhost", HOST), now())
+    (tmp_path / "tls.crt").write_bytes(pair.certificate)
+    (tmp_path / "tls.key").write_bytes(pair.key)
+    process = ChildProcess("usher", tmp_path / "log")
+    command = image.command(
+        *("serve", "--offline", "--log-format", "json"),
+        *("--tls-cert", str(tmp_path / "tls.crt"), "--tls-key", str(tmp_path / "tls.key")),
+        *("--bind", HOST, "--port", "0", "--health-bind", HOST, "--health-port", "0"),
+    )
+    process.start(command, image.environment)
+
+    def is_ready() -> bool:
+        process.ensure_alive()
+        lines = [json.loads(line) for line in process.log.read_text().splitlines()]
+        serving = [line for line in lines if line["event"] == "serving"]
+        if not serving:
+            return False
+        try:
+            with urllib.request.urlopen(f"http://{serving[0]['health'][0]}/readyz") as answer:
+                return bool(answer.status == HTTPStatus.OK)
+        except urllib.error.HTTPError:
+            return False
+
+    try:
+        eventually(is_ready, "the webhook is ready")
+    finally:
+        process.stop(patience=0)
 
 
 def test_no_tools_are_left(image: Image) -> None:
