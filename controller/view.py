@@ -162,7 +162,8 @@ def kept_of(document: Mapping[str, Any]) -> bytes:
         ),
         "status": _end(status) if status.get("phase") in _TERMINAL else {},
     }
-    return orjson.dumps(_present(**kept))
+    # What orjson returns has room for 4 KB: a copy is as long as it needs to be.
+    return bytes(memoryview(orjson.dumps(_present(**kept))))
 
 
 def pod_of(kept: bytes) -> Pod:

@@ -1,5 +1,6 @@
 """What is kept of the cluster, what a plan sees of it, and who is woken by which change."""
 
+import tracemalloc
 from datetime import timedelta
 from typing import Any
 
@@ -116,6 +117,17 @@ def test_most_of_a_pod_is_forgotten() -> None:
     document["metadata"]["annotations"] = {"a": "x" * 10_000}
     document["metadata"]["managedFields"] = ["x" * 10_000]
     assert len(read_pod(document).kept) < 150
+
+
+def test_what_is_kept_of_pods_takes_no_more_memory_than_it_is_long() -> None:
+    documents = [pod(containers=[{"name": "c"}]) for _ in range(1000)]
+    tracemalloc.start()
+    try:
+        kept = [read_pod(document) for document in documents]
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert size < 400 * len(kept)
 
 
 def test_changes_that_do_not_count_do_not_show() -> None:
