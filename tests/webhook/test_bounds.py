@@ -235,6 +235,7 @@ def test_a_broken_record_ends_the_connection_quietly(site: Running, log: io.Stri
     assert log.getvalue() == ""
 
 
+@pytest.mark.slow
 def test_a_thousand_idle_connections_change_nothing(site: Running) -> None:
     with ExitStack() as stack:
         for _ in range(1000):
