@@ -39,6 +39,11 @@ def rate_text(rate: float) -> str:
     return f"{rate:g} nodes/s" if rate >= 1 else f"1 node in {1 / rate:.4g} s"
 
 
+def counted(number: int, what: str) -> str:
+    """``number`` of ``what``, which takes an s."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def _table(outlook: Outlook) -> Iterator[str]:
     plan = outlook.plan
     header = _HEADER if outlook.budgets is None else (*_HEADER, _BUDGET)
@@ -100,20 +105,16 @@ def _summary(course: Course) -> Iterator[str]:
         pods = sum(item.pods for item in asked)
         spared = sum(item.pods for item in course.withdrawals if item.zone == zone)
         yield (
-            f"  {printable(str(zone))}: {_count(pods, 'pod')} of {_count(len(asked), 'turn')} "
-            f"asked to leave, {spared} no longer; {_count(course.waiting[zone], 'node')} waiting"
+            f"  {printable(str(zone))}: {counted(pods, 'pod')} of {counted(len(asked), 'turn')} "
+            f"asked to leave, {spared} no longer; {counted(course.waiting[zone], 'node')} waiting"
         )
 
 
 def _line(departure: Departure, what: str) -> str:
-    pods = _count(departure.pods, "pod")
+    pods = counted(departure.pods, "pod")
     place = _place(departure.time, departure.zone)
     return f"{place}  {printable(departure.node)}: {pods} {what}"
 
 
 def _place(time: datetime, zone: Zone) -> str:
     return f"{format_time(time)}  {printable(str(zone))}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -95,10 +95,11 @@ def test_the_picture_shows_who_is_evicted(usher: Usher, folder: Path) -> None:
     """15 nodes of the third zone have a turn; 10 of them recover, and 5 of 20 are left."""
     run = usher("nodes", "cluster.json", "--simulate", "outage.yaml", "-o", "svg")
     root = ET.fromstring(run.stdout)
-    lines = [element.get("d", "") for element in root.iter() if element.tag.endswith("}path")]
+    areas = [element.get("d", "") for element in root.iter() if element.get("class") == "evicted"]
     panels = [float(e.get("y", "0")) for e in root.iter() if e.get("height") == "110"]
-    assert len(lines) == 6
-    assert lines[-1].endswith(f"V{panels[-1] + 110 * 15 / 20}")
+    assert len(areas) == 1 + 3  # the legend has one, too
+    assert areas[-1].endswith(f"V{panels[-1] + 110 * 15 / 20}V{panels[-1] + 110}Z")
+    assert "30 pods asked to leave in 15 turns, 20 no longer" in run.stdout
 
 
 def test_the_flags_of_the_page_exist_with_their_defaults() -> None:
