@@ -24,25 +24,24 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, stderr: int) -> bytes:
+def started(folder: Path, stderr: int) -> subprocess.Popen[bytes]:
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm"}
-    done = subprocess.run(
-        COMMAND, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=stderr, check=True
+    return subprocess.Popen(
+        COMMAND, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=stderr
     )
-    return done.stdout
 
 
 def test_a_terminal_is_told_how_far_it_is(folder: Path) -> None:
     ours, theirs = pty.openpty()
-    try:
-        printed = run(folder, theirs)
-    finally:
-        os.close(theirs)
     shown = b""
-    with suppress(OSError):  # how a terminal says that its other end is closed
-        while part := os.read(ours, 4096):
-            shown += part
+    with started(folder, theirs) as process:
+        os.close(theirs)
+        with suppress(OSError):  # how a terminal says that its other end is closed
+            while part := os.read(ours, 4096):
+                shown += part
+        printed, _ = process.communicate()
     os.close(ours)
+    assert process.returncode == 0
     assert b"reading cluster.json" in shown
     assert b"simulating" in shown
     assert printed.startswith(b"ZONE")
@@ -50,6 +49,7 @@ def test_a_terminal_is_told_how_far_it_is(folder: Path) -> None:
 
 
 def test_a_pipe_is_told_nothing(folder: Path) -> None:
-    with (folder / "stderr").open("wb") as stderr:
-        run(folder, stderr.fileno())
-    assert (folder / "stderr").read_bytes() == b""
+    with started(folder, subprocess.PIPE) as process:
+        printed, told = process.communicate()
+    assert (process.returncode, told) == (0, b"")
+    assert printed.startswith(b"ZONE")
