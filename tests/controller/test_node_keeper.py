@@ -203,6 +203,24 @@ def test_what_could_not_be_sent_is_tried_again_in_the_same_turn() -> None:
     assert leader.metrics.turns.labels(*A)._value.get() == 1
 
 
+def test_what_is_left_over_of_a_turn_does_not_come_with_the_next_one() -> None:
+    world = World()
+    world.turn(Health.UNREACHABLE, "n0", "n2")
+    with virtual(world):
+        leader = Leader(world, SETTINGS)
+        apply = leader.apply
+
+        async def busy(resource: Any, key: Any, document: Any, **more: Any) -> Any:
+            if document["spec"]["target"]["pod"]["name"] == "n0-pod-1" and world.steady() < 24:
+                raise Busy("later")
+            return await apply(resource, key, document, **more)
+
+        leader.apply = busy  # type: ignore[method-assign]
+        asyncio.run(leader.run(60))
+    assert len(world.requests) == 2 * PODS_OF_A_NODE
+    check_rate(world, EVICTION_RATE)
+
+
 def test_a_broken_note_is_no_note() -> None:
     world = World()
     world.note = "{"
