@@ -155,13 +155,14 @@ class NodeKeeper:
         plan = self._new_plan()
         self._requests.end_turns(plan)
         self._budgets.after(plan.budgets)
-        if plan.turns and not self._settings.dry_run:
+        if plan.turns:
             await self._pay(plan.turns)
-        self._plan = plan
-        self._herald.tell(plan, self._requests.new_withdrawals(plan))
-        for item in self._requests.schedule(plan):
-            self._add(item, 0.0)
-        if not self._settings.dry_run:
+        try:
+            self._plan = plan
+            self._herald.tell(plan, self._requests.new_withdrawals(plan))
+            for item in self._requests.schedule(plan):
+                self._add(item, 0.0)
+        finally:
             self._close(plan.turns)
         waits = (plan.requeue_after, self._requests.next_release())
         return min((wait for wait in waits if wait is not None), default=None)
@@ -177,6 +178,8 @@ class NodeKeeper:
         """Have it stored that ``turns`` are paid for, and that they have not ended yet."""
         for turn in turns:
             self._budgets.open(turn.node.zone)
+        if self._settings.dry_run:
+            return
         try:
             await self._lead.keep()
         except ClusterFailure:

@@ -21,11 +21,12 @@ from controller.planning.node_pods import OwnRequest
 from controller.planning.snapshot import Snapshot
 from controller.planning.writes import EVICTION_REQUESTS
 from controller.routing import NODE_REQUEST, Item, target_uid
+from controller.store import Entry
 from controller.view import View
 from controller.writer import RefusedPlanError, Writer
 from controller.zone_budgets import ZoneBudgets
 from controller.zones import Zone
-from rules.api import Intent, PodReference
+from rules.api import EvictionRequest, Intent, PodReference
 
 REFUSED_SECONDS: Final = 300.0
 """For how long nobody asks again for a pod whose request was refused. Our own choice."""
@@ -153,23 +154,28 @@ class NodeRequests:
         task = self._tasks.get(item)
         if task is None:
             return
+        entry = self._view.requests.get(item.key)
         if task.intent is Intent.EVICTION:
-            await self._ask(item, task)
-        elif task.intent is Intent.WITHDRAWN:
-            await self._apply(item, task, task.intent)
+            await self._ask(item, task, entry)
+        elif entry is not None and task.intent is Intent.WITHDRAWN:
+            await self._apply(item, task.pod_name, task.intent, entry.value)
             self._metrics.withdrawn.labels(*task.zone).inc()
-        else:
-            await self._delete(item)
+        elif entry is not None:
+            await self._delete(entry)
         if self._tasks.get(item) is task:
             self._finish(item)
 
-    async def _ask(self, item: Item, task: _Task) -> None:
-        if not self._is_wanted(item):
+    async def _ask(self, item: Item, task: _Task, entry: Entry[EvictionRequest] | None) -> None:
+        node = self._nodes.node_of(item.target)
+        if node is None or node.is_healthy or self._is_down:
+            return  # nodes recover while requests wait
+        if entry is not None:
+            self._refuse(item, task)  # its name is taken: nobody can ask for the pod
             return
         self._open(item, task)
         self._sending.add(item)
         try:
-            await self._apply(item, task, Intent.EVICTION)
+            await self._apply(item, task.pod_name, Intent.EVICTION)
         except (ClusterFailure, RefusedPlanError) as failure:
             self._close(item, has_arrived=isinstance(failure, _MAY_HAVE_WORKED))
             if isinstance(failure, (Denied, Refused, RefusedPlanError)):
@@ -178,27 +184,18 @@ class NodeRequests:
         self._close(item, has_arrived=True)
         self._metrics.asked.labels(*task.zone).inc()
 
-    def _is_wanted(self, item: Item) -> bool:
-        """Whether the pod is still to be asked: nodes recover while requests wait."""
-        node = self._nodes.node_of(item.target)
-        if node is None or node.is_healthy or self._is_down:
-            return False
-        return self._view.requests.get(item.key) is None
-
-    async def _apply(self, item: Item, task: _Task, intent: Intent) -> None:
-        pod = PodReference(name=task.pod_name, uid=item.target)
+    async def _apply(
+        self, item: Item, pod_name: str, intent: Intent, stored: EvictionRequest | None = None
+    ) -> None:
+        pod = PodReference(name=pod_name, uid=item.target)
         write = request_write(item.key, pod, self._requester, intent)
-        entry = self._view.requests.get(item.key)
-        known = Snapshot(eviction_requests=(entry.value,) if entry else ())
+        known = Snapshot(eviction_requests=(stored,) if stored else ())
         judged = as_request(write, known, clock.now())
         await self._writer.apply(write, judged, NODE_HEALTH_MANAGER)
 
-    async def _delete(self, item: Item) -> None:
-        entry = self._view.requests.get(item.key)
-        if entry is None:
-            return
+    async def _delete(self, entry: Entry[EvictionRequest]) -> None:
         with suppress(Missing):  # somebody was faster
-            await self._writer.delete(EVICTION_REQUESTS, item.key, entry.value.metadata)
+            await self._writer.delete(EVICTION_REQUESTS, entry.key, entry.value.metadata)
         self._deleted.add(entry.uid)
 
     def _refuse(self, item: Item, task: _Task) -> None:

@@ -21,6 +21,7 @@ from cluster.failures import (
 from controller.node_keeper import NodeHealth
 from controller.node_requests import REFUSED_SECONDS
 from controller.zones import EVICTION_RATE, Health, Limits, assess
+from tests.controller import objects
 from tests.controller.node_world import (
     NODES,
     PODS_OF_A_NODE,
@@ -31,6 +32,7 @@ from tests.controller.node_world import (
     virtual,
 )
 from tests.controller.nodes import AT_ONCE, A, B
+from tests.controller.objects import uid
 
 SETTINGS: Final = NodeHealth()
 FAILURES: Final[tuple[ClusterFailure, ...]] = (
@@ -219,6 +221,21 @@ def test_what_is_left_over_of_a_turn_does_not_come_with_the_next_one() -> None:
         asyncio.run(leader.run(60))
     assert len(world.requests) == 2 * PODS_OF_A_NODE
     check_rate(world, EVICTION_RATE)
+
+
+def test_a_name_that_is_taken_holds_up_nobody() -> None:
+    """Somebody else's request stands where ours should: it is left alone, and so is the pod."""
+    world = World()
+    taken = f"node-health-{uid(0)}"
+    target = {"pod": {"name": "n0-pod-0", "uid": uid(0)}}
+    theirs = objects.request(taken, target, 99, "2026-07-01T12:00:00Z", "a.io/b", "Eviction")
+    world.requests[taken] = theirs
+    theirs["metadata"]["resourceVersion"] = "1"
+    world.turn(Health.UNREACHABLE, "n0", "n2")
+    leader = lead(world, 40)
+    assert len(world.requests) == 2 * PODS_OF_A_NODE
+    assert world.requests[taken]["spec"]["requester"] == "a.io/b"
+    assert leader.metrics.turns.labels(*A)._value.get() == 2
 
 
 def test_a_broken_note_is_no_note() -> None:
