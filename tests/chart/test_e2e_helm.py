@@ -56,7 +56,8 @@ def test_from_install_to_reinstall(cluster: Cluster, program: str) -> None:
     release = Release(cluster, program)
     assert "0 chart(s) failed" in release.helm("lint", "--strict", str(CHART)).text
     release.install(_SMALL, "--wait")
-    refusal = release.await_verdicts().errors
+    release.await_verdicts()
+    refusal = release.report_too_early().errors
     assert [text for text in _CAUSES if text not in refusal] == [], refusal
     before = _bundles(release)
 
@@ -91,6 +92,24 @@ def test_from_install_to_reinstall(cluster: Cluster, program: str) -> None:
 def _bundles(release: Release) -> dict[str, str]:
     eventually(lambda: all(release.bundles()), "all have bundles")
     return {name: hook["clientConfig"]["caBundle"] for name, hook in release.webhooks().items()}
+
+
+def test_a_first_installation_denies_nothing_until_it_is_told(release: Release) -> None:
+    """And API servers call a URL, as where they reach no Services."""
+    cluster = release.cluster
+    url = f"https://{cluster.address}"
+    release.install({**_SMALL, "audit": True, "webhook.url": url}, "--wait")
+    assert release.webhooks()["validate.usher.dev"]["clientConfig"]["url"] == f"{url}/validate"
+    (pod,) = cluster.pods()
+    name = pod["metadata"]["name"]
+
+    def is_audited() -> bool:
+        assert release.lie().status == 0
+        return '"rules":["requester-identity"' in cluster.log(name, "webhook")
+
+    eventually(is_audited, "the webhook tells what it would have denied")
+    release.upgrade({"audit": False}, "--wait")
+    release.await_verdicts()
 
 
 def test_uninstalling_without_a_living_pod_frees_the_cluster(release: Release) -> None:
