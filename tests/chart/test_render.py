@@ -319,6 +319,14 @@ def test_the_host_of_a_url_is_a_name_of_the_certificate() -> None:
     assert webhook["clientConfig"] == {"url": "https://usher.example.com:8443/hooks/validate"}
 
 
+@pytest.mark.parametrize(("wait", "seconds"), [("2m", 120), ("90s", 90), ("1h", 3600)])
+def test_the_agent_may_start_for_longer_than_a_new_ca_waits(wait: str, seconds: int) -> None:
+    objects = render({"certificates": {"own": {"wait": wait}}}).objects
+    (agent_container,) = (each for each in containers(objects) if each["name"] == "certs")
+    probe = agent_container["startupProbe"]
+    assert probe["failureThreshold"] * probe["periodSeconds"] == seconds + 180
+
+
 def test_names_and_addresses_go_where_cert_manager_has_them() -> None:
     spec = rendered("cert-manager").one("Certificate", RELEASE)["spec"]
     assert f"{RELEASE}.{NAMESPACE}.svc" in spec["dnsNames"]

@@ -215,3 +215,9 @@ timeoutSeconds: 5
 {{- end -}}
 {{ toYaml $found }}
 {{- end -}}
+
+{{/* Seconds of a span such as 2m. */}}
+{{- define "usher.seconds" -}}
+{{- $unit := get (dict "s" 1 "m" 60 "h" 3600 "d" 86400) (regexFind "[smhd]$" .) -}}
+{{- mul (regexFind "^[0-9]+" . | int64) $unit -}}
+{{- end -}}
