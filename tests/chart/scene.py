@@ -136,7 +136,7 @@ class Scene:
             self.ask(pod, self.create_pod(pod))
         paths = [self.await_turn(pod) for pod in pods]
         for path in paths:
-            self._report(path, "startTime")
+            self._report(path, "heartbeatTime")
         return paths
 
     def finish(self, path: str) -> None:

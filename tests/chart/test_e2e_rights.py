@@ -66,7 +66,6 @@ def test_every_right_is_used_and_none_is_missing(cluster: Cluster) -> None:
     scene.create_pod("web-0")
     scene.ask("web-0")
     path = scene.await_turn("web-0")
-    scene.respond(path, startTime=ago())
     scene.finish(path)
     eventually(lambda: not cluster.exists("/api/v1/namespaces/shop/pods/web-0"), "it is evicted")
     eventually(lambda: scene.eviction("web-0") is None, "what has ended is deleted")
