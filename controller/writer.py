@@ -55,7 +55,7 @@ class Writer:
             answer = await self._cluster.apply(
                 BY_NAME[write.resource],
                 write.key,
-                write.apply,
+                _pinned(write, judged),
                 subresource=write.subresource,
                 manager=manager,
             )
@@ -109,3 +109,16 @@ class Writer:
 
     def _count(self, resource: str, subresource: str, result: str) -> None:
         self._metrics.writes.labels(resource, subresource, result).inc()
+
+
+def _pinned(write: Write, judged: Request | None) -> Mapping[str, Any]:
+    """The document of ``write``, which makes no new object where the judged one is gone.
+
+    An apply creates what does not exist; one that names a UID is refused as a conflict then. An
+    Eviction may be deleted at any time, or vanish with all others when the cluster begins to serve
+    the API itself.
+    """
+    stored = judged.old_object if judged else None
+    if stored is None or write.subresource:
+        return write.apply
+    return {**write.apply, "metadata": {**write.apply["metadata"], "uid": stored.metadata.uid}}

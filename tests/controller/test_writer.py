@@ -1,0 +1,59 @@
+"""What is sent for a planned write."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pytest
+
+from cluster.key import Key
+from controller.metrics import Metrics
+from controller.planning.writes import EVICTIONS, Write
+from controller.writer import Writer
+from rules.api import Eviction
+from rules.decode import decode_model
+from rules.request import Operation, Request
+
+_KEY: Final = Key("db", "pod-1-web-0")
+_UID: Final = "11111111-2222-3333-4444-555555555555"
+_EVICTION: Final = {
+    "apiVersion": "lifecycle.k8s.io/v1alpha1",
+    "kind": "Eviction",
+    "metadata": {"name": _KEY.name, "namespace": _KEY.namespace},
+    "spec": {"target": {"pod": {"name": "web-0", "uid": _UID}}},
+}
+
+
+class _Cluster:
+    def __init__(self) -> None:
+        self.sent: list[Mapping[str, Any]] = []
+
+    async def apply(self, _: Any, __: Any, document: Mapping[str, Any], **___: Any) -> Any:
+        self.sent.append(document)
+        return document
+
+
+@pytest.mark.parametrize(
+    ("subresource", "exists", "uid"),
+    [("", True, "u"), ("", False, None), ("status", True, None)],
+)
+async def test_a_change_of_what_exists_makes_nothing_new(
+    subresource: str, *, exists: bool, uid: str | None
+) -> None:
+    cluster: Any = _Cluster()
+    writer = Writer(cluster, Metrics(), {"evictions": lambda _: None}, lambda: True)
+    write = Write(resource=EVICTIONS, subresource=subresource, key=_KEY, apply=_EVICTION)
+    metadata = {**_EVICTION["metadata"], "uid": "u"}  # type: ignore[dict-item]
+    stored = decode_model(Eviction, {**_EVICTION, "metadata": metadata})
+    judged = Request(
+        operation=Operation.UPDATE if exists else Operation.CREATE,
+        now=datetime(2026, 7, 1, tzinfo=UTC),
+        object=decode_model(Eviction, _EVICTION) if not exists else stored,
+        old_object=stored if exists else None,
+        subresource=subresource,
+    )
+    await writer.apply(write, judged, "me")
+    (sent,) = cluster.sent
+    assert sent["metadata"].get("uid") == uid
+    assert sent["metadata"]["name"] == _KEY.name
+    assert "uid" not in write.apply["metadata"]
