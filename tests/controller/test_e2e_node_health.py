@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -91,6 +92,38 @@ def test_a_recovered_node_keeps_its_pods(bed: Bed, program: Program) -> None:
     assert bed.pods("b-00") == {pod["metadata"]["name"]}
     eventually(lambda: bed.events("EvictionsWithdrawn"), "an Event")
     assert program.metric(f"{METRICS}evictions_withdrawn_total") == 1
+
+
+def test_the_api_server_restarts(bed: Bed, program: Program) -> None:
+    pod = bed.create_pod("a-01-pod-0", [PATIENT])
+    bed.turn(Health.UNREACHABLE, "a-01")
+    eventually(lambda: bed.requests("Eviction"), "the pod is asked to leave")
+    bed.cluster.plane.stop_apiserver()
+    eventually(lambda: program.ask("/readyz")[0] == 503, "the controller sees it")
+    bed.cluster.plane.start_apiserver()
+    bed.cluster.api.close()  # its connections have ended with the old one
+    eventually(lambda: program.ask("/readyz")[0] == 200, "the controller is ready again")
+    bed.turn(Health.READY, "a-01")
+    bed.wait_until_gone()
+    assert bed.pods("a-01") == {pod["metadata"]["name"]}
+
+
+def test_stands_down_with_the_rest(bed: Bed, tmp_path: Path) -> None:
+    """Where the cluster has a controller of its own nothing is written, about nodes neither."""
+    name = "system:controller:evictionrequest-controller"
+    path = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    assert bed.cluster.api("POST", path, {"metadata": {"name": name}}).ok
+    bed.create_pod("b-01-pod-0", [PATIENT])
+    bed.turn(Health.UNREACHABLE, "b-01")
+    with running(bed.cluster, tmp_path, *FLAGS, identity=CONTROLLER) as program:
+        eventually(lambda: "standing down" in program.ask("/readyz")[1], "it stands down")
+        gone = datetime.now(UTC)
+        assert bed.cluster.api("DELETE", f"{path}/{name}").ok
+        eventually(bed.asked, "it goes back to work")
+        assert bed.asked()[0].time > gone
+        bed.turn(Health.READY, "b-01")
+        bed.wait_until_gone()
+        end(program)
 
 
 def test_zones_are_told(bed: Bed, program: Program) -> None:
