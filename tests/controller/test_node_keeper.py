@@ -239,6 +239,25 @@ def test_a_name_that_is_taken_holds_up_nobody() -> None:
     assert leader.metrics.turns.labels(*A)._value.get() == 2
 
 
+def test_a_node_that_recovers_while_requests_wait_is_left_alone() -> None:
+    world = World()
+    world.turn(Health.UNREACHABLE, "n0")
+    with virtual(world):
+        leader = Leader(world, SETTINGS)
+        plan_now, send = (leader.keeper.special[work] for work in (PLANNING, NODE_REQUEST))
+        asyncio.run(plan_now(TICK))
+        world.pass_by(10)
+        asyncio.run(plan_now(TICK))
+        items = [entry[2] for entry in leader._queue if entry[2].work == NODE_REQUEST]
+        assert len(items) == PODS_OF_A_NODE
+        leader._queue.clear()
+        world.turn(Health.READY, "n0")
+        leader.watch()
+        for item in items:
+            asyncio.run(send(item))
+    assert world.arrivals == []
+
+
 def test_a_zone_saves_up_nothing_while_requests_wait_to_be_sent() -> None:
     world = World()
     world.turn(Health.UNREACHABLE, "n0")
