@@ -4,7 +4,7 @@ Source: Kubernetes' documentation of nodes, "Rate limits on eviction", with Evic
 place of deletions. See ADR 60.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
@@ -59,22 +59,9 @@ class NodeHealthPlan:
     queues: Mapping[Zone, tuple[Waiting, ...]]
     """The nodes of each zone that wait after this, in the order of their turns."""
     budgets: Mapping[Zone, Budget]
-    """For the next plan; to be stored before :meth:`writes` are sent."""
+    """For the next plan; to be stored before anything is asked of the pods of :attr:`turns`."""
     requeue_after: timedelta | None
     """When to plan again although nothing has changed; None: when something changes."""
-
-    def writes(self, requester: str = REQUESTER) -> Iterator[Write]:
-        """The documents to apply, one by one, because there may be one for each pod.
-
-        The names of new requests follow from the pods: writing one twice does no harm.
-        """
-        for request in self.withdrawals:
-            reference = PodReference(name=request.pod_name, uid=request.pod_uid)
-            yield request_write(request.key, reference, requester, Intent.WITHDRAWN)
-        for turn in self.turns:
-            for pod in turn.pods:
-                reference = PodReference(name=pod.key.name, uid=pod.uid)
-                yield request_write(request_key(pod), reference, requester, Intent.EVICTION)
 
 
 @dataclass(slots=True)
@@ -204,7 +191,10 @@ def _requeue(
 
 
 def request_write(key: Key, pod: PodReference, requester: str, intent: Intent) -> Write:
-    """Apply the EvictionRequest ``key`` for ``pod``: made if it does not exist, else changed."""
+    """Apply the EvictionRequest ``key`` for ``pod``: made if it does not exist, else changed.
+
+    To be made while it is sent, because there may be one for each pod.
+    """
     document = {
         "apiVersion": API_VERSION,
         "kind": EVICTION_REQUEST_KIND,

@@ -115,7 +115,7 @@ def measure(scenario: Scenario, nodes: dict[str, Node], pods: Pods, ticks: int) 
         plan = plan_node_health(seen, now)
         planning.append((time.perf_counter() - start) * 1000)
         processor.append((time.process_time() - busy) * 1000)
-        writes += sum(1 for _ in plan.writes())
+        writes += len(plan.withdrawals) + sum(len(turn.pods) for turn in plan.turns)
         created = {pod.uid: request(pod) for turn in plan.turns for pod in turn.pods}
         seen = replace(seen, budgets=plan.budgets, requests={**seen.requests, **created})
         now += _TICK

@@ -6,9 +6,17 @@ from typing import Any, Final
 
 from cluster.key import Key
 from controller.planning.budget import CAPACITY, Budget
-from controller.planning.node_health import NodeHealthSnapshot
+from controller.planning.node_health import (
+    REQUESTER,
+    NodeHealthPlan,
+    NodeHealthSnapshot,
+    request_key,
+    request_write,
+)
 from controller.planning.node_pods import NodePod, OwnRequest, Pods
+from controller.planning.writes import Write
 from controller.zones import EVICTION_RATE, Health, Node, Zone
+from rules.api import Intent, PodReference
 
 START: Final = datetime(2026, 7, 1, 12, tzinfo=UTC)
 A, B, C = (Zone("eu-1", name) for name in "abc")
@@ -53,3 +61,23 @@ def snapshot(
         {item.pod_uid: item for item in requests},
         budgets if budgets is not None else {node.zone: full for node in listed},
     )
+
+
+def writes(plan: NodeHealthPlan, requester: str = REQUESTER) -> list[Write]:
+    """All that is to be applied: withdrawals first, then what is asked for."""
+    withdrawn = [
+        request_write(
+            own.key, PodReference(name=own.pod_name, uid=own.pod_uid), requester, Intent.WITHDRAWN
+        )
+        for own in plan.withdrawals
+    ]
+    pods = [pod for turn in plan.turns for pod in turn.pods]
+    return withdrawn + [
+        request_write(
+            request_key(pod),
+            PodReference(name=pod.key.name, uid=pod.uid),
+            requester,
+            Intent.EVICTION,
+        )
+        for pod in pods
+    ]

@@ -13,7 +13,7 @@ from controller.simulation import Change, Course, simulate
 from controller.zones import DEFAULTS, Health, Limits, Node, NodeObject, Zone, ZoneState, assess
 from rules.decode import decode_model
 from rules.times import format_time
-from tests.controller.nodes import SECOND, START, A, B, C, nodes, pod, snapshot
+from tests.controller.nodes import SECOND, START, A, B, C, nodes, pod, snapshot, writes
 
 TestT = TypeVar("TestT", bound=Callable[..., object])
 
@@ -341,7 +341,7 @@ def test_nothing_but_requests_is_written_and_no_node_is_touched() -> None:
     """Taints, and with them the scheduler, stay with the node controller."""
     listed = [pod("a-000", number) for number in range(3)]
     plan = plan_node_health(snapshot(nodes(A, 9, 1), listed), START)
-    writes = list(plan.writes())
-    assert {write.resource for write in writes} == {EVICTION_REQUESTS}
-    assert {write.apply["kind"] for write in writes} == {"EvictionRequest"}
-    assert len(writes) == 3
+    made = writes(plan)
+    assert {write.resource for write in made} == {EVICTION_REQUESTS}
+    assert {write.apply["kind"] for write in made} == {"EvictionRequest"}
+    assert len(made) == 3

@@ -17,7 +17,19 @@ from rules.api import EvictionRequest
 from rules.decode import decode_model
 from rules.evaluate import evaluate
 from tests.controller import objects
-from tests.controller.nodes import AT_ONCE, SECOND, START, A, B, C, nodes, pod, request, snapshot
+from tests.controller.nodes import (
+    AT_ONCE,
+    SECOND,
+    START,
+    A,
+    B,
+    C,
+    nodes,
+    pod,
+    request,
+    snapshot,
+    writes,
+)
 
 MINUTE: Final = timedelta(minutes=1)
 
@@ -251,7 +263,7 @@ def test_every_write_is_admitted_by_our_own_rules() -> None:
     known = decode_model(Snapshot, {"evictionRequests": [stored]})
     own = OwnRequest.of(known.eviction_requests[0])
     plan = plan_node_health(snapshot(nodes(A, 9, 1), [new, old], [own]), START)
-    withdrawal, creation = plan.writes("a.io/b")
+    withdrawal, creation = writes(plan, "a.io/b")
     for write in (withdrawal, creation):
         assert not evaluate(as_request(write, known, START)).denied
     assert withdrawal.apply["spec"] == {
@@ -264,7 +276,7 @@ def test_every_write_is_admitted_by_our_own_rules() -> None:
 
 
 def test_the_default_requester() -> None:
-    (write,) = plan_node_health(snapshot(nodes(A, 9, 1)), START).writes()
+    (write,) = writes(plan_node_health(snapshot(nodes(A, 9, 1)), START))
     assert write.apply["spec"]["requester"] == "node-health.usher.dev/controller"
 
 
