@@ -49,10 +49,9 @@ class NodeHerald:
     def _tell_of_zones(self, plan: NodeHealthPlan) -> None:
         before, self._seen = self._seen, {}
         for zone, status in plan.status.zones.items():
-            self._seen[zone] = status.state, status.rate
+            self._seen[zone] = present = status.state, status.rate
             known = before.get(zone)
-            is_news = status.state is not ZoneState.NORMAL if known is None else True
-            if not is_news or known == self._seen[zone]:
+            if present == known or (known is None and status.state is ZoneState.NORMAL):
                 continue
             occurrence = zone_changed(zone, status)
             self._log(occurrence, zone=str(zone))
