@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import yaml
 
@@ -39,6 +39,22 @@ class Result:
     @property
     def text(self) -> str:
         return self.output + self.errors
+
+
+class _Rollout(NamedTuple):
+    """How far a Deployment has come."""
+
+    is_seen: bool
+    wanted: int
+    updated: int
+    total: int
+    ready: int
+    pods: int
+
+    @property
+    def is_complete(self) -> bool:
+        counts = (self.updated, self.total, self.ready, self.pods)
+        return self.is_seen and all(count == self.wanted for count in counts)
 
 
 class Cluster:
@@ -116,23 +132,37 @@ class Cluster:
         path = f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector={selector}"
         return list(self.call("GET", path)["items"])
 
-    def rolled_out(self, name: str = RELEASE) -> bool:
-        """Whether all replicas are new, and ready, and no others are left."""
-        found = self.call("GET", f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}")
-        status, wanted = found.get("status", {}), found["spec"]["replicas"]
-        return (
-            status.get("observedGeneration") == found["metadata"]["generation"]
-            and status.get("updatedReplicas") == status.get("replicas") == wanted
-            and status.get("readyReplicas") == wanted
-            and len(self.pods()) == wanted
-        )
+    def await_rollout(self) -> None:
+        """Wait until all replicas are new, and ready, and no others are left; else say why not.
 
-    def await_rollout(self, name: str = RELEASE) -> None:
-        """Wait for :meth:`rolled_out`; else say why not."""
+        Each step may take as long as anything may.
+        """
+        seen = self._rollout()
+        while not seen.is_complete:
+            seen = self._await_other(seen)
+
+    def _await_other(self, seen: "_Rollout") -> "_Rollout":
+        def other() -> "_Rollout | None":
+            found = self._rollout()
+            return found if found != seen else None
+
         try:
-            eventually(lambda: self.rolled_out(name), f"{name} is rolled out")
+            return eventually(other, f"{seen} goes on")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.why()}") from None
+
+    def _rollout(self) -> "_Rollout":
+        path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}"
+        found = self.call("GET", path)
+        status = found.get("status", {})
+        return _Rollout(
+            is_seen=status.get("observedGeneration") == found["metadata"]["generation"],
+            wanted=found["spec"]["replicas"],
+            updated=status.get("updatedReplicas", 0),
+            total=status.get("replicas", 0),
+            ready=status.get("readyReplicas", 0),
+            pods=len(self.pods()),
+        )
 
     def why(self) -> str:
         """What may explain that pods don't run."""

@@ -196,7 +196,7 @@ class Kubelet:
         while True:
             try:
                 await pod.run()
-            except MissingError as error:
+            except (MissingError, aiohttp.ClientError, OSError) as error:
                 pod.message = str(error)
                 pod.changed.set()
                 await asyncio.sleep(_REFRESH_SECONDS)

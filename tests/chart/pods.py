@@ -289,7 +289,7 @@ class Pod:
         if isinstance(port, int):
             return port
         every = [each for one in (*self._main, *self._init) for each in one.spec.get("ports", [])]
-        return next(each["containerPort"] for each in every if each.get("name") == port)
+        return next(int(each["containerPort"]) for each in every if each.get("name") == port)
 
     # --- status -------------------------------------------------------------------------------
 
