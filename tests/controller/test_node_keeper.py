@@ -224,6 +224,24 @@ def test_what_is_left_over_of_a_turn_does_not_come_with_the_next_one() -> None:
     check_rate(world, EVICTION_RATE)
 
 
+@pytest.mark.parametrize("failure", [Unreachable("no answer"), ServerFailure("broken")], ids=repr)
+def test_a_request_that_may_have_arrived_counts(failure: ClusterFailure) -> None:
+    """It takes long to arrive, and its answer is lost."""
+    world = World()
+    world.pods = {
+        uid: pod for uid, pod in world.pods.items() if pod.key.name in ("n0-pod-0", "n2-pod-0")
+    }
+    world.turn(Health.UNREACHABLE, "n0", "n2")
+    lost = iter([failure])
+    with virtual(world):
+        leader = Leader(world, SETTINGS)
+        world.latency = lambda: 0.01 if leader.in_flight is None or world.arrivals else 8
+        world.fate = lambda: next(lost, None) if world.arrivals else None
+        asyncio.run(leader.run(40))
+    assert [each.node for each in world.arrivals] == ["n0", "n2"]
+    check_rate(world, EVICTION_RATE)
+
+
 def test_a_name_that_is_taken_holds_up_nobody() -> None:
     """Somebody else's request stands where ours should: it is left alone, and so is the pod."""
     world = World()
