@@ -90,13 +90,19 @@ def test_no_write_fails_during_an_upgrade(release: Release, paths: list[str]) ->
     assert writes.failures == []
 
 
-def test_a_killed_replica_is_left_at_once(release: Release, paths: list[str]) -> None:
-    """Calls under way are lost with it, and those that come before its endpoint goes."""
+def test_a_killed_replica_is_left_when_somebody_notices(release: Release, paths: list[str]) -> None:
+    """Calls under way are lost with it, and those that come to it while its endpoint stays."""
     cluster = release.cluster
     victim = cluster.pods()[0]["metadata"]["name"]
     with load(cluster.plane, "responder-a", paths) as writes:
         writes.go_on()
-        kill_group(cluster.pid(victim, "webhook"))
+        with cluster.paused_kubelet():
+            before, served = writes.made, writes.succeeded
+            kill_group(cluster.pid(victim, "webhook"))
+            writes.go_on(400)
+            print(f"{len(writes.failures)} of {writes.made - before} fail while nobody notices")
+            assert writes.succeeded > served
+            assert victim in _ready(cluster)
         eventually(lambda: victim not in _ready(cluster), "the endpoint is not ready")
         writes.go_on()
         lost = len(writes.failures)
