@@ -20,6 +20,7 @@ from controller.lease import Terms
 from controller.node_keeper import NodeHealth, requester_error
 from controller.planning.extras import Extras
 from controller.planning.occurrences import Level
+from rules.mutation import Mode
 from webhook import logs
 
 _TERMS: Final = Terms()
@@ -43,6 +44,14 @@ Examples:
     "--kubeconfig",
     type=click.Path(dir_okay=False, path_type=Path),
     help="How to reach the API server, and as whom.  [default: the pod's service account]",
+)
+@click.option(
+    "--mode",
+    type=click.Choice([mode.value for mode in Mode]),
+    callback=lambda _, __, value: Mode(value),
+    default=Settings.mode.value,
+    help="Where pods list their responders: in their spec (native) or in an annotation (crd). Auto "
+    "looks into the spec first, and then at the annotation.",
 )
 @click.option(
     "--leader-elect/--no-leader-elect",

@@ -5,6 +5,7 @@ import signal
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final, TypeAlias
@@ -40,6 +41,7 @@ from controller.view import (
 )
 from controller.writer import Writer
 from rules.api import Eviction, EvictionRequest
+from rules.mutation import Mode
 
 STUCK_SECONDS: Final = 120.0
 """No item takes so long: four requests, each of at most 30 s. Our own choice."""
@@ -66,6 +68,8 @@ class Settings:
     lease: Key | None
     """None: there is no election."""
     terms: Terms = field(default_factory=Terms)
+    mode: Mode = Mode.AUTO
+    """Where pods list their responders; auto: in the field, or else in the annotation."""
     workers: int = 10
     evictor: bool = True
     events: Level = Level.NOTABLE
@@ -107,7 +111,7 @@ class Controller:
         self._leading = False
         self._rival = Rival(cluster) if settings.stand_down else None
         bad = metrics.reading_failures
-        read = read_pod_on_node if settings.node_health else read_pod
+        read = partial(read_pod_on_node if settings.node_health else read_pod, mode=settings.mode)
         self._pods = Informer(cluster, PODS, read, view.pods, self._pod_changed, bad)
         self._evictions = Informer(
             cluster, EVICTIONS, self._read_eviction, view.evictions, self._eviction_changed, bad

@@ -19,6 +19,7 @@ from controller.store import Entry, Store
 from controller.zones import Node, NodeObject
 from rules.api import RESPONDERS_ANNOTATION, Eviction, EvictionRequest
 from rules.decode import decode_model
+from rules.mutation import Mode
 
 _TERMINAL: Final = ("Failed", "Succeeded")
 _RESTARTABLE: Final = "Always"
@@ -120,14 +121,14 @@ def _bare(document: Mapping[str, Any]) -> dict[str, Any]:
     return {**document, "metadata": metadata}
 
 
-def read_pod(document: Mapping[str, Any]) -> KnownPod:
+def read_pod(document: Mapping[str, Any], mode: Mode = Mode.AUTO) -> KnownPod:
     """What counts of a pod, where its node does not."""
-    return KnownPod(kept_of(document))
+    return KnownPod(kept_of(document, mode))
 
 
-def read_pod_on_node(document: Mapping[str, Any]) -> KnownPod:
+def read_pod_on_node(document: Mapping[str, Any], mode: Mode = Mode.AUTO) -> KnownPod:
     """What counts of a pod, its node included. Raises DecodeError."""
-    return KnownPod(kept_of(document), NodePod.of(decode_model(PodObject, document)))
+    return KnownPod(kept_of(document, mode), NodePod.of(decode_model(PodObject, document)))
 
 
 def read_node(document: Mapping[str, Any]) -> Node:
@@ -135,10 +136,11 @@ def read_node(document: Mapping[str, Any]) -> Node:
     return Node.of(decode_model(NodeObject, document))
 
 
-def kept_of(document: Mapping[str, Any]) -> bytes:
+def kept_of(document: Mapping[str, Any], mode: Mode) -> bytes:
     """What counts of a pod, as short JSON: most pods are never evicted, and need not be decoded.
 
-    Two pods that differ in nothing that counts give the same bytes.
+    Two pods that differ in nothing that counts give the same bytes. Where responders are declared
+    in a place that ``mode`` excludes, they do not count.
     """
     metadata, spec = document["metadata"], document.get("spec") or {}
     status = document.get("status") or {}
@@ -149,10 +151,12 @@ def kept_of(document: Mapping[str, Any]) -> bytes:
             namespace=metadata.get("namespace"),
             uid=metadata.get("uid"),
             deletionTimestamp=metadata.get("deletionTimestamp"),
-            annotations=_only(annotations, RESPONDERS_ANNOTATION),
+            annotations=_only(annotations, RESPONDERS_ANNOTATION)
+            if mode is not Mode.NATIVE
+            else None,
         ),
         "spec": _present(
-            evictionResponders=spec.get("evictionResponders"),
+            evictionResponders=spec.get("evictionResponders") if mode is not Mode.CRD else None,
             schedulingGroup=spec.get("schedulingGroup"),
             initContainers=[
                 {"name": container.get("name"), "restartPolicy": _RESTARTABLE}

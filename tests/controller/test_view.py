@@ -4,6 +4,8 @@ import tracemalloc
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from cluster.key import Key
 from controller.plan import Sync, plan
 from controller.planning.deferral import INTERIM_DELAY, with_deferral
@@ -12,7 +14,9 @@ from controller.routing import EVICTOR, Item, Router
 from controller.store import Change, Entry, entry_of
 from controller.view import View, pod_of, read_eviction, read_pod, read_request
 from rules.api import EVICTOR as EVICTOR_NAME
+from rules.api import RESPONDERS_ANNOTATION
 from rules.decode import decode_model
+from rules.mutation import Mode
 from rules.times import format_time
 from tests.controller import objects
 from tests.controller.objects import NAMESPACE, Document
@@ -110,6 +114,22 @@ def test_a_pod_means_the_same_before_and_after_it_is_cut_down() -> None:
             update={"status": cut.status}
         )
     assert pod_of(read_pod(documents[-1]).kept) == decode_model(Pod, documents[-1])
+
+
+@pytest.mark.parametrize(
+    ("mode", "places"),
+    [
+        (Mode.NATIVE, {"field"}),
+        (Mode.CRD, {"annotation"}),
+        (Mode.AUTO, {"field", "annotation"}),
+    ],
+)
+def test_the_mode_says_which_declarations_of_responders_count(mode: Mode, places: set[str]) -> None:
+    document = pod(evictionResponders=[{"name": "a.io/b", "priority": 5000}])
+    document["metadata"]["annotations"] = {RESPONDERS_ANNOTATION: "[]"}
+    cut = pod_of(read_pod(document, mode).kept)
+    kept = {"field": cut.spec.eviction_responders, "annotation": cut.metadata.annotations}
+    assert {place for place, declared in kept.items() if declared} == places
 
 
 def test_most_of_a_pod_is_forgotten() -> None:
