@@ -112,8 +112,11 @@ def test_a_first_installation_denies_nothing_until_it_is_told(release: Release) 
     release.await_verdicts()
 
 
-def test_uninstalling_without_a_living_pod_frees_the_cluster(release: Release) -> None:
-    cluster = release.cluster
+@pytest.mark.parametrize("program", HELM_VERSIONS)
+def test_uninstalling_without_a_living_pod_frees_the_cluster(
+    cluster: Cluster, program: str
+) -> None:
+    release = Release(cluster, program)
     release.install({"replicas": 2, "webhook.drainSeconds": 1}, "--wait")
     release.await_verdicts()
     with cluster.paused_kubelet():
@@ -124,6 +127,7 @@ def test_uninstalling_without_a_living_pod_frees_the_cluster(release: Release) -
         assert release.configurations() == []
         eventually(release.is_free, "Evictions can be written")
         assert cluster.pods() != []
+    release.clear()
 
 
 def test_a_deleted_namespace_has_a_way_out(release: Release) -> None:
