@@ -18,6 +18,8 @@ from rules.rule import Enforcement
 from tests.examples.shell import blocks, page, run_shell
 from webhook.metrics import Board
 
+pytestmark = pytest.mark.slow
+
 IDENTITY: Final = page("identity.md")
 ROLLOUT: Final = page("rollout.md")
 PAGES: Final = {"identity.md": IDENTITY, "rollout.md": ROLLOUT}

@@ -125,6 +125,7 @@ def test_interruption_is_no_verdict(usher: Usher, monkeypatch: pytest.MonkeyPatc
     assert usher("validate", "a.yaml").exit_code == 3
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_verdict_and_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("---\nkind: Pod\n" * 20_000, encoding="utf-8")
     run = subprocess.run(

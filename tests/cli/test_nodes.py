@@ -70,6 +70,7 @@ def folder(tmp_path: Path) -> Path:
 # --- the page -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shown", [text for b in blocks(PAGE, "console") for text in re.split(r"(?m)^\$ ", b)[1:]]
 )
@@ -79,6 +80,7 @@ def test_what_a_command_prints(folder: Path, shown: str) -> None:
     assert (run.stdout, run.returncode) == (printed, 0), run.stderr
 
 
+@pytest.mark.slow
 def test_the_pictures(folder: Path) -> None:
     (script,) = (block for block in blocks(PAGE, "sh") if "svg" in block)
     run = run_shell(script, folder)

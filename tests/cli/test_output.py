@@ -218,6 +218,7 @@ def _on_a_terminal(*arguments: str, env: dict[str, str]) -> bytes:
     return written
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("manifests")
 def test_colours_on_a_terminal_only_and_never_with_no_color(tmp_path: Path, usher: Usher) -> None:
     directory = str(tmp_path)

@@ -32,6 +32,7 @@ def _answers(run: Run) -> list[Any]:
     return [json.loads(line) for line in run.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_all_vectors_in_one_go(usher: Usher) -> None:
     run = usher("plan", "-", stdin=gzip.decompress(PLANS.read_bytes()))
     assert run.exit_code == 0

@@ -120,6 +120,7 @@ def test_a_skip_is_a_failure_under_ci(monkeypatch: pytest.MonkeyPatch) -> None:
         skip_or_fail("no Go")
 
 
+@pytest.mark.slow
 def test_a_skip_is_explained_once(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     result = subprocess.run(

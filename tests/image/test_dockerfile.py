@@ -95,6 +95,7 @@ def _imported() -> set[str]:
     return found - set(PACKAGES) - sys.stdlib_module_names
 
 
+@pytest.mark.slow
 def test_what_the_program_imports_is_installed_at_run_time() -> None:
     text = (ROOT / "requirements" / "runtime.txt").read_text()
     locked = {name.lower() for name in re.findall(r"^([\w.-]+)==", text, re.MULTILINE)}

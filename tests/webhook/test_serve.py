@@ -93,6 +93,7 @@ def test_help_has_units_and_an_example() -> None:
         assert word in output
 
 
+@pytest.mark.slow
 def test_the_throwaway_certificate_can_be_tried_at_once(tmp_path: Path) -> None:
     flags = ["--port", "0", "--health-port", "0", "--bind", HOST, "--drain-seconds", "0"]
     program = subprocess.Popen(

@@ -32,6 +32,7 @@ def work(program: Served, calls: int) -> None:
         assert program.call(creation()).response["allowed"] is True
 
 
+@pytest.mark.slow
 def test_the_workers_share_the_calls_and_their_numbers_add_up(tmp_path: Path) -> None:
     with served(tmp_path, "--workers", "3", "--drain-seconds", "0") as program:
         assert len(program.children()) == 4
@@ -55,6 +56,7 @@ def test_the_workers_share_the_calls_and_their_numbers_add_up(tmp_path: Path) ->
         assert len(program.lines("ended")) == 1
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
     with served(tmp_path, "--workers", "2", "--drain-seconds", "0") as program:
         work(program, 40)
