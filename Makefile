@@ -53,9 +53,11 @@ fast-tests: setup
 	$(BIN)/pytest -n auto -m "not e2e and not slow" --cov=rules --cov-report=
 	$(BIN)/coverage report --include='rules/*' --fail-under=100 --skip-covered
 
+# More than cores: most of their time these tests wait.
+E2E_PROCESSES ?= 5
 e2e: setup ## Tests on real API servers, and against the oracle (builds them on first use)
 	$(BIN)/python -m tests.controlplane build
-	$(BIN)/pytest -n auto --dist loadfile -m "e2e or slow"
+	$(BIN)/pytest -n $(E2E_PROCESSES) --dist loadfile --no-loadscope-reorder -m "e2e or slow"
 
 fix: setup ## Format, and mend what can be mended automatically
 	$(BIN)/ruff format $(CODE)

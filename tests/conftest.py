@@ -2,7 +2,9 @@
 
 import os
 import secrets
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # The machine may be busy with something else: no property depends on how long an example takes.
@@ -13,6 +15,22 @@ settings.load_profile("patient")
 
 _SEED = "USHER_TEST_SEED"
 
+_LONGEST_FIRST = (
+    "chart/test_e2e_helm.py",
+    "chart/test_e2e_service.py",
+    "certs/test_e2e_certs.py",
+    "controller/test_e2e_node_health.py",
+    "controller/test_e2e_outage.py",
+    "image/test_commands.py",
+    "e2e/test_definitions.py",
+    "controller/test_e2e_chaos.py",
+    "chart/test_e2e_rights.py",
+    "docs/test_e2e_quick_start.py",
+    "e2e/test_identity.py",
+    "e2e/test_case_files.py",
+)
+"""Files that take a minute or more, longest first: begun last, one would run on alone."""
+
 
 def pytest_configure() -> None:
     """Choose one seed for all random cases of a run; the processes that share it inherit it."""
@@ -22,3 +40,10 @@ def pytest_configure() -> None:
 def pytest_report_header() -> str:
     """Say how to have the same random cases again."""
     return f"random cases: {_SEED}={os.environ[_SEED]}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest; the order within a file stays."""
+    places = {Path(__file__).parent / name: place for place, name in enumerate(_LONGEST_FIRST)}
+    assert all(path.exists() for path in places)
+    items.sort(key=lambda item: places.get(item.path, len(places)))

@@ -87,7 +87,7 @@ def load_cases() -> list[Case]:
 
 
 def _read(path: Path) -> Iterator[Case]:
-    for entry in yaml.safe_load(path.read_text()):
+    for entry in yaml.load(path.read_text(), yaml.CSafeLoader):
         unknown = set(entry) - _KEYS
         if unknown:
             raise ValueError(f"{path.name}: {entry.get('name')}: unknown keys {unknown}")

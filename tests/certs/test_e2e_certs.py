@@ -26,8 +26,8 @@ from tests.e2e.waiting import eventually
 
 pytestmark = pytest.mark.e2e
 
-_LIVES: Final = ("--ca-life", "90s", "--leaf-life", "60s", "--wait", "5s")
-"""The CA is renewed after 60 s, the leaf after 40 s: 20 s and more are left for a slow machine."""
+_LIVES: Final = ("--ca-life", "66s", "--leaf-life", "60s", "--wait", "5s")
+"""The CA is renewed after 44 s, the leaf after 40 s: 20 s and more are left for a slow machine."""
 
 
 @pytest.fixture(scope="module")

@@ -232,4 +232,4 @@ def _free_network() -> str:
 
 def documents(text: str) -> list[dict[str, Any]]:
     """The objects of a stream of YAML."""
-    return [each for each in yaml.safe_load_all(text) if each]
+    return [each for each in yaml.load_all(text, yaml.CSafeLoader) if each]

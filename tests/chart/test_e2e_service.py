@@ -27,8 +27,8 @@ _SLICES: Final = (
     f"?labelSelector=kubernetes.io/service-name={RELEASE}"
 )
 _WRITERS: Final = 8
-_LIVES: Final = {"caLife": "90s", "leafLife": "60s", "wait": "5s"}
-"""The CA is renewed after 60 s, the leaf after 40 s: 20 s and more are left for a slow machine."""
+_LIVES: Final = {"caLife": "66s", "leafLife": "60s", "wait": "5s"}
+"""The CA is renewed after 44 s, the leaf after 40 s: 20 s and more are left for a slow machine."""
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """What a cluster has beyond its API server: controllers, and kubelets that only pretend."""
 
-import os
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +8,11 @@ from pathlib import Path
 
 from tests.controlplane.build import binary_path
 from tests.controlplane.client import ApiClient
-from tests.controlplane.commands import controller_manager_arguments, kubelet_arguments
+from tests.controlplane.commands import (
+    controller_manager_arguments,
+    environment,
+    kubelet_arguments,
+)
 from tests.controlplane.credentials import Credentials
 from tests.controlplane.ports import HOST, PORT_ATTEMPTS, PORT_TAKEN, free_port
 from tests.controlplane.process import ChildProcess, ProcessError, wait_until
@@ -55,7 +58,7 @@ def start(part: Part, folder: Path) -> ChildProcess:
     for attempt in range(1, PORT_ATTEMPTS + 1):
         port = free_port()
         process = ChildProcess(part.binary, folder / f"{part.binary}.log")
-        process.start([program, *part.arguments(port)], os.environ)
+        process.start([program, *part.arguments(port)], environment())
         try:
             wait_until(lambda: part.is_ready(port), process)  # noqa: B023 - called at once
         except ProcessError as error:

@@ -20,6 +20,7 @@ from tests.controlplane.commands import (
     ApiserverOptions,
     apiserver_arguments,
     audit_policy,
+    environment,
     etcd_arguments,
 )
 from tests.controlplane.credentials import Credentials, issue_credentials
@@ -317,7 +318,7 @@ class ControlPlane:
             self.etcd_port = free_port()
             arguments = etcd_arguments(self.folder / "etcd", self.etcd_port, free_port())
             self._etcd = _log_of("etcd", self.folder)
-            self._etcd.start([str(binary_path("etcd")), *arguments], os.environ)
+            self._etcd.start([str(binary_path("etcd")), *arguments], environment())
             try:
                 wait_until(self._etcd_answers, self._etcd)
             except ProcessError as error:
@@ -346,7 +347,7 @@ class ControlPlane:
         self._client = ApiClient(HOST, self.port, self.ca_file)
         self._apiserver = _log_of("kube-apiserver", self.folder)
         program = str(binary_path(self.mode.apiserver))
-        self._apiserver.start([program, *apiserver_arguments(options)], os.environ)
+        self._apiserver.start([program, *apiserver_arguments(options)], environment())
         watched = [process for process in (self._apiserver, self._etcd) if process is not None]
         wait_until(self._apiserver_is_ready, *watched)
 

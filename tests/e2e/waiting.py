@@ -6,7 +6,10 @@ from typing import Final, TypeVar
 
 PATIENCE: Final = 120.0
 """Seconds after which a test gives up; far above what anything takes on a loaded machine."""
-_PAUSE: Final = 0.05
+_PAUSES: Final = (0.05, 1.0)
+"""The shortest and the longest time between two questions (s)."""
+_PAUSE_PER_QUESTION: Final = 3
+"""How much longer to pause than to ask: what is waited for needs the processor, too."""
 
 T = TypeVar("T")
 
@@ -15,8 +18,11 @@ def eventually(condition: Callable[[], T | None], what: str) -> T:
     """Poll until ``condition`` returns something true, and return it."""
     deadline = time.monotonic() + PATIENCE
     while True:
+        asked = time.monotonic()
         if found := condition():
             return found
-        if time.monotonic() > deadline:
+        answered = time.monotonic()
+        if answered > deadline:
             raise AssertionError(f"not in {PATIENCE:.0f} s: {what}")
-        time.sleep(_PAUSE)
+        pause = _PAUSE_PER_QUESTION * (answered - asked)
+        time.sleep(min(max(pause, _PAUSES[0]), _PAUSES[1]))

@@ -73,7 +73,7 @@ class Site:
         *,
         data: bytes | None = None,
         method: str = "POST",
-        target: str = "/validate?timeout=10s",
+        target: str = "/validate?timeout=30s",
         headers: Mapping[str, str] = JSON,
     ) -> Answer:
         """Send one request on a connection of its own."""
