@@ -65,16 +65,6 @@ def test_nobody_speaks_for_another(users: Users) -> None:
     assert f"may not respond as '{FIRST}'" in answer.message
 
 
-def test_responder_evicts_the_pod_itself(users: Users) -> None:
-    pod = users.create_pod("web-0", FIRST, SECOND)
-    users.request(pod, "drain")
-    users.wait_for("evictions", "pod-1-web-0", lambda e: states(e).get(FIRST) == "Active")
-    users.delete("pods", "web-0")
-    users.report("pod-1-web-0", FIRST, completionTime=present())
-    ended = users.wait_for_reason("evictions", "pod-1-web-0", "PodDeleted")
-    assert states(ended) == {FIRST: "Completed", SECOND: "Inactive", EVICTOR: "Inactive"}
-
-
 def test_pod_deleted_under_a_silent_responder(users: Users) -> None:
     pod = users.create_pod("web-0", FIRST)
     users.request(pod, "drain")

@@ -7,7 +7,8 @@ from typing import Final
 import pytest
 
 from controller.lease import Terms
-from tests.controller.program import Users, cluster, present, running, states
+from rules.api import EVICTOR
+from tests.controller.program import Program, Users, cluster, present, running, states
 from tests.e2e.cluster import Cluster
 from tests.e2e.waiting import eventually
 
@@ -15,6 +16,7 @@ __all__ = ["cluster"]
 pytestmark = pytest.mark.e2e
 
 RESPONDER: Final = "db.acme.io/failover"
+NEXT: Final = "mesh.example.com/drain"
 SWIFT: Final = 20
 LEASE: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/usher-controller"
 LONGEST_SECONDS: Final = 20
@@ -53,6 +55,23 @@ def test_takeover_after_a_kill(cluster: Cluster, tmp_path: Path) -> None:
     # A call that was on its way when the leader died may be made again if it came to nothing.
     assert max(users.evictions_called(201).values()) == 1
     assert len(users.list("evictions")) == SWIFT + 1
+
+
+def test_a_responder_evicts_the_pod_while_nobody_leads(cluster: Cluster, tmp_path: Path) -> None:
+    """It says so itself. The next leader sees report and deletion at once: nobody else has a turn.
+
+    One that leads meanwhile may hear of either first, and then begin the next responder's turn.
+    """
+    users = Users(cluster)
+    with Program(cluster, tmp_path, "--no-leader-elect").killed_afterwards():
+        users.request(users.create_pod("web-0", RESPONDER, NEXT), "drain")
+        users.wait_for("evictions", "pod-1-web-0", lambda e: states(e).get(RESPONDER) == "Active")
+    users.delete("pods", "web-0")
+    users.wait_until_gone("pods", "web-0")
+    users.report("pod-1-web-0", RESPONDER, completionTime=present())
+    with running(cluster, tmp_path, "--no-leader-elect"):
+        ended = users.wait_for_reason("evictions", "pod-1-web-0", "PodDeleted")
+    assert states(ended) == {RESPONDER: "Completed", NEXT: "Inactive", EVICTOR: "Inactive"}
 
 
 def _lease_time(cluster: Cluster, field: str) -> datetime:
