@@ -10,7 +10,7 @@ import pytest
 from tests.controller.program import Program, Users, prepared, reasons, running
 from tests.controlplane import Mode
 from tests.e2e.cluster import Cluster
-from tests.e2e.waiting import eventually
+from tests.e2e.waiting import eventually, eventually_reach
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -39,7 +39,7 @@ def test_nothing_is_lost_and_nobody_is_evicted_unasked(cluster: Cluster, tmp_pat
     for kill in range(KILLS):
         goal = (kill + 1) * PODS // (KILLS + 2)
         with Program(cluster, tmp_path, *FLAGS).killed_afterwards():
-            eventually(lambda: _ended(users) >= goal, "evictions go on")  # noqa: B023
+            eventually_reach(goal, lambda: _ended(users), "evictions end")
         if kill in RESTARTS_AFTER:
             with Program(cluster, tmp_path, *FLAGS).killed_afterwards() as program:
                 cluster.plane.stop_apiserver()
@@ -47,7 +47,7 @@ def test_nothing_is_lost_and_nobody_is_evicted_unasked(cluster: Cluster, tmp_pat
                 cluster.plane.start_apiserver()
                 cluster.api.close()
     with running(cluster, tmp_path, *FLAGS):
-        eventually(lambda: _ended(users) == PODS, "all evictions end")
+        eventually_reach(PODS, lambda: _ended(users), "evictions end")
     _assert_all_is_well(users, wanted)
 
 

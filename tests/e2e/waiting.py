@@ -26,3 +26,15 @@ def eventually(condition: Callable[[], T | None], what: str) -> T:
             raise AssertionError(f"not in {PATIENCE:.0f} s: {what}")
         pause = _PAUSE_PER_QUESTION * (answered - asked)
         time.sleep(min(max(pause, _PAUSES[0]), _PAUSES[1]))
+
+
+def eventually_reach(goal: int, count: Callable[[], int], what: str) -> None:
+    """Poll until ``count`` is ``goal`` or more; each step may take as long as anything may."""
+    seen = 0
+    while seen < goal:
+
+        def more(seen: int = seen) -> int | None:
+            found = count()
+            return found if found > seen else None
+
+        seen = eventually(more, f"more than {seen} of {goal}: {what}")
