@@ -71,6 +71,10 @@ class Program:
         assert self._process.pid is not None
         return self._process.pid
 
+    def written(self) -> int:
+        """How many writes it has made so far, by its log."""
+        return sum(line["event"] in ("created", "written") for line in self.log())
+
     def log(self) -> list[Object]:
         complete, _, _ = self._process.log.read_text().rpartition("\n")
         return [json.loads(line) for line in complete.splitlines() if line.startswith("{")]

@@ -73,7 +73,7 @@ def test_killed_again_and_again(cluster: Cluster, tmp_path: Path) -> None:
     flags = ("--no-leader-elect", "--concurrency", "2")
     for _ in range(5):
         with Program(cluster, tmp_path, *flags).killed_afterwards() as program:
-            eventually(lambda: _written(program) > 3, "the controller writes")
+            eventually(lambda: program.written() > 3, "the controller writes")
     with running(cluster, tmp_path, *flags):
         for name in names:
             eventually(lambda: _has_gone(users, name), f"the end of {name}")  # noqa: B023
@@ -88,10 +88,6 @@ def test_killed_again_and_again(cluster: Cluster, tmp_path: Path) -> None:
 def _has_gone(users: Users, name: str) -> bool:
     request = users.get("evictionrequests", f"drain-{name}")
     return request is not None and "PodDeleted" in reasons(request)
-
-
-def _written(program: Program) -> int:
-    return sum(line["event"] in ("created", "written") for line in program.log())
 
 
 def test_missing_permissions_are_named(cluster: Cluster, tmp_path: Path) -> None:
