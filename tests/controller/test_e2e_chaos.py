@@ -48,6 +48,7 @@ def test_nothing_is_lost_and_nobody_is_evicted_unasked(cluster: Cluster, tmp_pat
                 eventually(lambda: program.ask("/readyz")[0] == 503, "it sees it")
                 cluster.plane.start_apiserver()
                 cluster.api.close()
+    assert _ended(users) < PODS, "every kill met work that was not done yet"
     with running(cluster, tmp_path, *FLAGS):
         eventually_reach(PODS, lambda: _ended(users), "evictions end")
     _assert_all_is_well(users, wanted)
