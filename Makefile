@@ -55,7 +55,7 @@ fast-tests: setup
 
 # More than cores: most of their time these tests wait.
 E2E_PROCESSES ?= 5
-e2e: setup ## Tests on real API servers, and against the oracle (builds them on first use)
+e2e: setup ## Tests on real API servers, built on first use (E2E_PROCESSES=2 takes less memory)
 	$(BIN)/python -m tests.controlplane build
 	$(BIN)/pytest -n $(E2E_PROCESSES) --dist loadfile --no-loadscope-reorder -m "e2e or slow"
 
@@ -64,7 +64,7 @@ fix: setup ## Format, and mend what can be mended automatically
 	$(BIN)/ruff check --fix $(CODE)
 
 FUZZ_REQUESTS ?= 200000
-fuzz: setup ## Send mutated request bodies to a running webhook
+fuzz: setup ## Send mutated request bodies to a running webhook (FUZZ_REQUESTS=…)
 	$(BIN)/python -m tests.webhook.fuzz --requests $(FUZZ_REQUESTS)
 
 chaos: setup ## 500 evictions while controller and API server are killed and restarted
