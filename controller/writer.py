@@ -6,7 +6,7 @@ from typing import Any
 import structlog
 
 from cluster.client import Cluster
-from cluster.failures import ClusterFailure, Conflict, Missing
+from cluster.failures import ClusterFailure, Conflict, Missing, Refused
 from cluster.key import Key
 from cluster.resources import BY_NAME
 from controller.metrics import Metrics
@@ -50,12 +50,30 @@ class Writer:
         Raises ClusterFailure, NotLeadingError and RefusedPlanError.
         """
         self._judge(write, judged)
+        document = _with_uid(write, judged)
+        try:
+            answer = await self._apply(write, document, manager)
+        except Refused:
+            # To our rules it was lawful, but for a version that may be past: that of before a write
+            # whose answer was lost. An API server compares versions before it judges, and so tells
+            # a conflict from a refusal.
+            stored = judged.old_object if judged else None
+            if stored is None:
+                raise
+            known = {"resourceVersion": stored.metadata.resource_version}
+            document = {**document, "metadata": {**document["metadata"], **known}}
+            answer = await self._apply(write, document, manager)
+        self._learn[write.resource](answer)
+
+    async def _apply(
+        self, write: Write, document: Mapping[str, Any], manager: str
+    ) -> Mapping[str, Any]:
         self._check_lead()
         try:
             answer = await self._cluster.apply(
                 BY_NAME[write.resource],
                 write.key,
-                _pinned(write, judged),
+                document,
                 subresource=write.subresource,
                 manager=manager,
             )
@@ -63,7 +81,7 @@ class Writer:
             self._count(write.resource, write.subresource, type(failure).__name__)
             raise
         self._count(write.resource, write.subresource, "ok")
-        self._learn[write.resource](answer)
+        return answer
 
     async def evict(self, pod: Key, uid: str) -> None:
         """Call the eviction subresource. Raises ClusterFailure and NotLeadingError."""
@@ -111,7 +129,7 @@ class Writer:
         self._metrics.writes.labels(resource, subresource, result).inc()
 
 
-def _pinned(write: Write, judged: Request | None) -> Mapping[str, Any]:
+def _with_uid(write: Write, judged: Request | None) -> Mapping[str, Any]:
     """The document of ``write``, which makes no new object where the judged one is gone.
 
     An apply creates what does not exist; one that names a UID is refused as a conflict then. An

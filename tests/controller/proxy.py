@@ -43,8 +43,8 @@ class Proxy:
         """Seconds that each answer, and each piece of a watch, is held back."""
         self.loses: Judge = lambda _: False
         """Which requests work, but never get an answer: the connection is cut."""
-        self.mutes_watches = False
-        """Watches stay open, and say nothing."""
+        self.mutes: Judge = lambda _: False
+        """Which watches stay open, and say nothing."""
         self.ends_watches = False
         """Watches end at once, in good order."""
         self.forgets = 0
@@ -142,7 +142,7 @@ class Proxy:
                     response.headers[name] = value
             await response.prepare(request)
             async for piece in answer.content.iter_any():
-                if seen.is_watch and self.mutes_watches:
+                if seen.is_watch and self.mutes(seen):
                     continue
                 await asyncio.sleep(self.delay if seen.is_watch else 0)
                 await response.write(piece)

@@ -178,6 +178,32 @@ def test_lost_answers(
         assert users.get("pods", "bystander") == bystander
 
 
+def test_an_answer_is_lost_and_watches_are_late(
+    users: Users, cluster: Cluster, proxy: Proxy, flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    """It is tried again as if nothing had happened: a conflict, which is no reason for alarm."""
+    lost: list[Seen] = []
+
+    def loses(seen: Seen) -> bool:
+        """Three, until another second has come: startTime counts in seconds."""
+        if len(lost) == 3 or not seen.path.endswith("/pod-1-web-0/status"):
+            return False
+        lost.append(seen)
+        return True
+
+    proxy.loses = loses
+    proxy.mutes = lambda seen: seen.path.endswith("/evictions")
+    with running(cluster, tmp_path, *flags) as program:
+        program.wait_for_lead()
+        drain(users, "web-0")
+        eventually(lambda: failures(program, "Conflict", of="failures") > 0, "it notices")
+        assert failures(program, "Refused", of="failures") == 0
+        proxy.mutes = lambda _: False
+        proxy.cut_connections()
+        wait_for_ends(users, "web-0")
+        everything_was_done_once(users, "web-0")
+
+
 def test_connections_are_cut(
     users: Users, cluster: Cluster, proxy: Proxy, flags: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -230,9 +256,9 @@ def test_watches_that_can_not_go_on(
         everything_was_done_once(users, "web-0", "web-1")
 
 
-def failures(program: Program, kind: str) -> float:
+def failures(program: Program, kind: str, of: str = "reading_failures") -> float:
     lines = program.ask("/metrics")[1].splitlines()
-    name = "usher_controller_reading_failures_total"
+    name = f"usher_controller_{of}_total"
     found = [line for line in lines if line.startswith(name) and f'kind="{kind}"' in line]
     return sum(float(line.rsplit(" ", 1)[1]) for line in found)
 
@@ -256,7 +282,7 @@ async def test_a_watch_that_is_open_and_silent(
         task = asyncio.create_task(informer.run())
         async with asyncio.timeout(120):
             await informer.synced.wait()
-            proxy.mutes_watches = True
+            proxy.mutes = lambda _: True
             await asyncio.to_thread(users.create_pod, "web-0")
             await told.wait()
         task.cancel()

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pytest
 
+from cluster.failures import ClusterFailure, Conflict, Refused
 from cluster.key import Key
 from controller.metrics import Metrics
 from controller.planning.writes import EVICTIONS, Write
@@ -25,11 +26,15 @@ _EVICTION: Final = {
 
 
 class _Cluster:
-    def __init__(self) -> None:
+    def __init__(self, *failures: ClusterFailure) -> None:
+        """``failures``: the answers to the first writes."""
         self.sent: list[Mapping[str, Any]] = []
+        self._failures = list(failures)
 
     async def apply(self, _: Any, __: Any, document: Mapping[str, Any], **___: Any) -> Any:
         self.sent.append(document)
+        if self._failures:
+            raise self._failures.pop(0)
         return document
 
 
@@ -40,10 +45,38 @@ class _Cluster:
 async def test_a_change_of_what_exists_makes_nothing_new(
     subresource: str, *, exists: bool, uid: str | None
 ) -> None:
-    cluster: Any = _Cluster()
+    cluster = _Cluster()
+    await _apply(cluster, subresource, exists=exists)
+    (sent,) = cluster.sent
+    assert sent["metadata"].get("uid") == uid
+    assert sent["metadata"]["name"] == _KEY.name
+    assert "uid" not in _EVICTION["metadata"]
+
+
+@pytest.mark.parametrize("subresource", ["", "status"])
+@pytest.mark.parametrize("second", [Conflict("modified"), Refused("invalid")])
+async def test_a_refusal_counts_for_the_version_that_was_judged(
+    subresource: str, second: ClusterFailure
+) -> None:
+    cluster = _Cluster(Refused("invalid"), second)
+    with pytest.raises(type(second)):
+        await _apply(cluster, subresource, exists=True)
+    first, again = cluster.sent
+    assert "resourceVersion" not in first["metadata"]
+    assert again == {**first, "metadata": {**first["metadata"], "resourceVersion": "7"}}
+
+
+async def test_a_refused_creation_is_refused() -> None:
+    cluster = _Cluster(Refused("invalid"))
+    with pytest.raises(Refused):
+        await _apply(cluster, "", exists=False)
+    assert len(cluster.sent) == 1
+
+
+async def _apply(cluster: Any, subresource: str, *, exists: bool) -> None:
     writer = Writer(cluster, Metrics(), {"evictions": lambda _: None}, lambda: True)
     write = Write(resource=EVICTIONS, subresource=subresource, key=_KEY, apply=_EVICTION)
-    metadata = {**_EVICTION["metadata"], "uid": "u"}  # type: ignore[dict-item]
+    metadata = {**_EVICTION["metadata"], "uid": "u", "resourceVersion": "7"}  # type: ignore[dict-item]
     stored = decode_model(Eviction, {**_EVICTION, "metadata": metadata})
     judged = Request(
         operation=Operation.UPDATE if exists else Operation.CREATE,
@@ -53,7 +86,3 @@ async def test_a_change_of_what_exists_makes_nothing_new(
         subresource=subresource,
     )
     await writer.apply(write, judged, "me")
-    (sent,) = cluster.sent
-    assert sent["metadata"].get("uid") == uid
-    assert sent["metadata"]["name"] == _KEY.name
-    assert "uid" not in write.apply["metadata"]
