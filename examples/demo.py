@@ -6,6 +6,7 @@ The reviews stand in ``reviews.yaml``; the verdicts are the answers that came ba
 import argparse
 import json
 import re
+import signal
 import ssl
 import subprocess
 import sys
@@ -44,6 +45,8 @@ def main() -> None:
         "usher", "serve", "--self-signed", "--bind", "127.0.0.1", "--health-bind", "127.0.0.1",
         "--port", str(arguments.port), "--drain-seconds", "0",
     ]  # fmt: skip
+    # Being terminated ends the webhook as well, which would keep its port otherwise.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     server = subprocess.Popen(  # noqa: S603 - our own command
         [Path(sys.executable).parent / command[0], *command[1:]], stdout=subprocess.PIPE, text=True
     )
