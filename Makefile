@@ -8,6 +8,9 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hash
 	--no-emit-index-url --no-header
 CODE := rules cluster webhook controller certs cli tests examples
 
+# Tests start hundreds of programs: what is compiled once is kept, whatever a container wants.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo test check format lint types layers fast-tests e2e fix fuzz chaos bench \
 	bench-webhook bench-controller bench-nodes controlplane rule docs chart kustomize \

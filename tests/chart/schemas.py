@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import jsonschema
+import jsonschema_rs
 import yaml
 
 from tests.controlplane.availability import skip_or_fail
@@ -72,11 +72,14 @@ def foreign_definitions() -> tuple[Object, ...]:
 def problems(document: Object, release: str) -> list[str]:
     """What Kubernetes ``release`` would not find in its schema, or miss."""
     validator = _validator(document["apiVersion"], document["kind"], release)
-    return [f"{each.json_path}: {each.message}" for each in validator.iter_errors(document)]
+    return [
+        f"{'.'.join(map(str, each.instance_path))}: {each.message}"
+        for each in validator.iter_errors(document)
+    ]
 
 
 @functools.cache
-def _validator(version: str, kind: str, release: str) -> jsonschema.Draft202012Validator:
+def _validator(version: str, kind: str, release: str) -> jsonschema_rs.Draft202012Validator:
     for definition in foreign_definitions():
         spec = definition["spec"]
         if spec["names"]["kind"] != kind or not version.startswith(f"{spec['group']}/"):
@@ -87,7 +90,7 @@ def _validator(version: str, kind: str, release: str) -> jsonschema.Draft202012V
         base = {name: {} for name in ("apiVersion", "kind", "metadata")}
         schema = {**schema, "properties": {**base, **schema["properties"]}}
         schema["properties"]["metadata"] = {"type": "object", _OPEN[0]: True}
-        return jsonschema.Draft202012Validator(_strict(schema))
+        return jsonschema_rs.Draft202012Validator(_strict(schema))
     group, _, name = version.rpartition("/")
     components = _components(group, name, release)
     (schema,) = (
@@ -97,7 +100,7 @@ def _validator(version: str, kind: str, release: str) -> jsonschema.Draft202012V
         if (meant["group"], meant["version"], meant["kind"]) == (group, name, kind)
     )
     document = {**schema, "components": {"schemas": components}}
-    return jsonschema.Draft202012Validator(document)
+    return jsonschema_rs.Draft202012Validator(document)
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-import jsonschema
+import jsonschema_rs
 import pytest
 import yaml
 
@@ -26,6 +26,7 @@ from tests.examples.shell import ROOT
 SCHEMA: Final[dict[str, Any]] = json.loads(
     (CHART / "values.schema.json").read_text(encoding="utf-8")
 )
+VALIDATOR: Final = jsonschema_rs.Draft7Validator(SCHEMA)
 DASHBOARD: Final[dict[str, Any]] = json.loads(
     (CHART / "files" / "dashboard.json").read_text(encoding="utf-8")
 )
@@ -57,8 +58,8 @@ def test_every_value_is_explained() -> None:
 
 
 def test_defaults_fit_the_schema() -> None:
-    jsonschema.Draft7Validator.check_schema(SCHEMA)
-    jsonschema.validate(DEFAULTS, SCHEMA, jsonschema.Draft7Validator)
+    jsonschema_rs.meta.validate(SCHEMA)
+    VALIDATOR.validate(DEFAULTS)
 
 
 def test_the_schema_knows_every_value_and_no_other() -> None:
@@ -79,7 +80,7 @@ def _described(schema: dict[str, Any], above: tuple[str, ...]) -> Iterator[tuple
 @pytest.mark.parametrize("case", MATRIX)
 def test_the_values_of_the_matrix_fit_the_schema(case: str) -> None:
     # A null takes a default away before helm looks at the schema.
-    jsonschema.validate(_without_nulls(MATRIX[case]), SCHEMA, jsonschema.Draft7Validator)
+    VALIDATOR.validate(_without_nulls(MATRIX[case]))
 
 
 def _without_nulls(found: Any) -> Any:
@@ -134,8 +135,8 @@ def test_the_matrix_sets_no_value_to_its_default() -> None:
     ids=str,
 )
 def test_the_schema_refuses(wrong: Values) -> None:
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(wrong, SCHEMA, jsonschema.Draft7Validator)
+    with pytest.raises(jsonschema_rs.ValidationError):
+        VALIDATOR.validate(wrong)
 
 
 # --- the program's own numbers --------------------------------------------------------------------

@@ -72,7 +72,7 @@ def test_what_is_not_in_a_schema_is_found(release: str) -> None:
     broken = {**deployment, "spec": {**deployment["spec"], "template": {"spec": spec}}}
     found = " ".join(problems(broken, release))
     assert "'resource' was unexpected" in found
-    assert "'https' is not of type 'integer'" in found
+    assert '"https" is not of type "integer"' in found
 
 
 def test_what_is_not_in_a_definition_is_found() -> None:

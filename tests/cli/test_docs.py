@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-import jsonschema
+import jsonschema_rs
 import pytest
 import xmlschema
 import yaml
@@ -123,7 +123,7 @@ def test_github_actions(repository: Path) -> None:
         step["with"]["sarif_file"] for step in steps if "upload-sarif" in step.get("uses", "")
     )
     log = json.loads((repository / name).read_bytes())
-    jsonschema.validate(log, json.loads((SCHEMAS / "sarif-2.1.0.json").read_bytes()))
+    jsonschema_rs.validate(json.loads((SCHEMAS / "sarif-2.1.0.json").read_bytes()), log)
     location = log["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
     assert location["artifactLocation"]["uri"] == "manifests/drain.yaml"
 

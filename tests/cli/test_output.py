@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
-import jsonschema
+import jsonschema_rs
 import pytest
 import xmlschema
 
@@ -137,7 +137,7 @@ def test_junit_is_valid_and_complete(usher: Usher) -> None:
 def test_sarif_is_valid_and_complete(usher: Usher) -> None:
     log = json.loads(_run(usher, "sarif"))
     schema = json.loads((SCHEMAS / "sarif-2.1.0.json").read_bytes())
-    jsonschema.validate(log, schema)
+    jsonschema_rs.validate(schema, log)
     (run,) = log["runs"]
     rules = run["tool"]["driver"]["rules"]
     for result in run["results"]:
@@ -163,7 +163,7 @@ def test_sarif_without_findings(usher: Usher) -> None:
     Path("clean.yaml").write_text(MANIFESTS["clean.yaml"], encoding="utf-8")
     run = usher("validate", "-o", "sarif", "clean.yaml")
     log = json.loads(run.stdout)
-    jsonschema.validate(log, json.loads((SCHEMAS / "sarif-2.1.0.json").read_bytes()))
+    jsonschema_rs.validate(json.loads((SCHEMAS / "sarif-2.1.0.json").read_bytes()), log)
     assert log["runs"][0]["results"] == []
 
 

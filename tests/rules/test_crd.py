@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 import pytest
 from pydantic import BaseModel
 
@@ -244,7 +244,7 @@ def test_times_are_what_the_rules_can_read(text: str) -> None:
 
 
 def test_admitted_vectors_fit_the_schema() -> None:
-    validators = {kind: jsonschema.Draft4Validator(schema_of(kind)) for kind in DEFINITIONS}
+    validators = {kind: jsonschema_rs.Draft4Validator(schema_of(kind)) for kind in DEFINITIONS}
     refused = {}
     for vector in admission_vectors():
         # Ratcheting admits on an update what the schema alone refuses.
