@@ -51,8 +51,9 @@ RUN python3.13 -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /
         /tmp/wheels/usher-*.whl
 
 # The root file system is read-only later: bytecode is made now, checked by nothing, with no times in
-# it. Programs of dependencies and of the shell go. Then every file gets the same time.
-RUN /opt/usher/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/usher/lib \
+# it; anew (-f), because pip has left some with times behind, of what it imports in there. Programs
+# of dependencies and of the shell go. Then every file gets the same time.
+RUN /opt/usher/bin/python -m compileall -q -f --invalidation-mode unchecked-hash /opt/usher/lib \
     && find /opt/usher/bin -type f ! -name usher -delete \
     && find /opt/usher -exec touch --no-dereference --date "@${SOURCE_DATE_EPOCH}" {} +
 
