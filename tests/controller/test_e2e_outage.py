@@ -121,7 +121,8 @@ def test_everything(bed: Bed, program: Program) -> None:
 
 def test_leaders_are_killed(bed: Bed, tmp_path: Path) -> None:
     before, pods = len(bed.asked()), bed.pods()
-    swift = ("--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.5")
+    # Another one leads seconds after a death; on a busy machine it takes some to renew a Lease.
+    swift = ("--lease-duration", "6", "--renew-deadline", "5", "--retry-period", "0.5")
     bed.turn(Health.UNREACHABLE, *bed.nodes("a"))
     with ExitStack() as stack:
         programs = [stack.enter_context(started(tmp_path, bed, *swift)) for _ in range(3)]
