@@ -31,6 +31,16 @@ def die_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def tie() -> Callable[[], None] | None:
+    """What ``preexec_fn`` has to be for a child that ends with this program, however that ends.
+
+    None where that can't be: elsewhere than on Linux, and in other threads than the main one,
+    because the child would end with the thread.
+    """
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    return die_with_parent if _HAS_PRCTL and is_main_thread else None
+
+
 class ChildProcess:
     """One program, its output in ``log``."""
 
@@ -41,9 +51,6 @@ class ChildProcess:
 
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         """Start ``command`` in a process group of its own, appending to the log."""
-        # The signal is tied to the thread that forks, so only the main thread may ask for it.
-        is_main_thread = threading.current_thread() is threading.main_thread()
-        prepare = die_with_parent if _HAS_PRCTL and is_main_thread else None
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 command,
@@ -52,7 +59,7 @@ class ChildProcess:
                 stderr=subprocess.STDOUT,
                 env=environment,
                 start_new_session=True,  # Ctrl-C must reach this program first, not the child
-                preexec_fn=prepare,  # noqa: PLW1509 - one system call, no lock
+                preexec_fn=tie(),  # noqa: PLW1509 - one system call, no lock
             )
 
     @property

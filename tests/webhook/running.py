@@ -8,7 +8,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -174,7 +174,12 @@ def running(
 
     async def run() -> None:
         shutdown, loop = Shutdown(), asyncio.get_running_loop()
-        told.append(lambda: loop.call_soon_threadsafe(shutdown.tell))
+
+        def tell() -> None:
+            with suppress(RuntimeError):  # told before, it may have ended by now
+                loop.call_soon_threadsafe(shutdown.tell)
+
+        told.append(tell)
         begun.set()
         serving = server.serve(sockets, shutdown)
         await serve_health(settings, board, health, sockets[0].getsockname(), serving, wall)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from certs.issue import issue_authority, issue_serving
+from tests.controlplane.process import tie
 from tests.webhook.running import (
     HOST,
     NAMES,
@@ -69,7 +70,12 @@ def served(folder: Path, *flags: str, ports: tuple[int, int] = (0, 0)) -> Iterat
     ]
     output = folder / "log"
     with output.open("wb") as log:
-        process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            preexec_fn=tie(),  # noqa: PLW1509 - one system call, no lock
+        )
     try:
         port, health_port = ports if all(ports) else eventually(lambda: _said(output.read_text()))
         program = Served(port, health_port, trusting(authority), process, output)

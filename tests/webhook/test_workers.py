@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -131,6 +132,23 @@ def test_workers_do_not_outlive_their_parent(tmp_path: Path) -> None:
         program.process.kill()
         program.process.wait(PATIENCE)
         eventually(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
+
+
+_KILLED_TEST = """
+import os, signal, sys
+from pathlib import Path
+from tests.webhook.served import served
+with served(Path(sys.argv[1]), "--drain-seconds", "0"):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+def test_killed_tests_leave_no_webhook(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _KILLED_TEST, str(tmp_path)]
+    # Whoever is left would keep the pipe open, and this waiting.
+    found = subprocess.run(command, stdout=subprocess.PIPE, check=False, timeout=PATIENCE)
+    assert found.returncode == -signal.SIGKILL
 
 
 @pytest.mark.slow
