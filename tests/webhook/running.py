@@ -5,6 +5,7 @@ import http.client
 import json
 import socket
 import ssl
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -127,6 +128,17 @@ def answer(connection: socket.socket, method: str = "POST") -> Answer:
 def write_pair(folder: Path, pair: Pair) -> None:
     (folder / "tls.crt").write_bytes(pair.certificate)
     (folder / "tls.key").write_bytes(pair.key)
+
+
+def swap(volume: Path, pair: Pair) -> None:
+    """Put ``pair`` into ``volume`` as kubelets do with a Secret: at once, by a symbolic link."""
+    generation = Path(tempfile.mkdtemp(prefix="..", dir=volume))
+    write_pair(generation, pair)
+    (volume / "..data_tmp").symlink_to(generation.name)
+    (volume / "..data_tmp").replace(volume / "..data")
+    for path in generation.iterdir():
+        if not (volume / path.name).is_symlink():
+            (volume / path.name).symlink_to(f"..data/{path.name}")
 
 
 def trusting(authority: Authority) -> ssl.SSLContext:

@@ -21,6 +21,7 @@ from tests.webhook.running import (
     Running,
     eventually,
     running,
+    swap,
     today,
     write_pair,
 )
@@ -149,9 +150,10 @@ def test_a_certificate_from_the_future_waits_for_its_time(
     authority = issue_authority(today())
     name = "usher_webhook_certificate_not_before_timestamp_seconds"
     failures = "usher_webhook_certificate_reload_failures_total"
+    swap(tmp_path, issue_serving(authority, NAMES, today()))
     with running(tmp_path, authority=authority, clock=wall, wall=wall) as site:
         first = site.metric(name)
-        write_pair(tmp_path, issue_serving(authority, NAMES, today() + 2 * _HOUR))
+        swap(tmp_path, issue_serving(authority, NAMES, today() + 2 * _HOUR))
         eventually(lambda: site.metric(failures) == 1)
         assert (site.metric(name), site.health("/readyz").status) == (first, 200)
         offset = 2 * _HOUR

@@ -22,6 +22,7 @@ from tests.webhook.running import (
     eventually,
     head,
     running,
+    swap,
     today,
     trusting,
     write_pair,
@@ -212,27 +213,17 @@ def test_a_failure_is_reported_once(
     assert log.getvalue().count("certificate refused") == 1
 
 
-def swap(volume: Path, pair: Pair, generation: str) -> None:
-    """Replace the files as the kubelet does in a Secret volume: by one symbolic link."""
-    (volume / generation).mkdir()
-    write_pair(volume / generation, pair)
-    (volume / "..data_tmp").symlink_to(generation)
-    (volume / "..data_tmp").replace(volume / "..data")
-
-
 def test_a_secret_volume_may_rotate_again_and_again(authority: Authority, tmp_path: Path) -> None:
-    swap(tmp_path, issued(authority), "..first")
-    for name in ("tls.crt", "tls.key"):
-        (tmp_path / name).symlink_to(f"..data/{name}")
+    swap(tmp_path, issued(authority))
     with running(tmp_path, authority=authority, clock=today) as site:
-        for generation in ("..second", "..third", "..fourth"):
+        for _ in range(3):
             pair = issued(authority)
-            swap(tmp_path, pair, generation)
+            swap(tmp_path, pair)
             eventually(lambda pair=pair: served(site) == serial(pair))
         # Two in one go: what counts is the last.
-        swap(tmp_path, issued(authority), "..fifth")
+        swap(tmp_path, issued(authority))
         pair = issued(authority)
-        swap(tmp_path, pair, "..sixth")
+        swap(tmp_path, pair)
         eventually(lambda: served(site) == serial(pair))
         assert site.metric("usher_webhook_certificate_reload_failures_total") == 0
 
@@ -253,11 +244,13 @@ def test_clients_must_show_a_certificate_of_the_client_ca(
         assert not accepted(site, unknown)
         assert not accepted(site, trusting(authority))
         # The CA is replaced while the server runs.
-        (tmp_path / "client-ca.crt").write_bytes(new.pair.certificate)
+        (tmp_path / "next").write_bytes(new.pair.certificate)
+        (tmp_path / "next").replace(tmp_path / "client-ca.crt")
         eventually(lambda: accepted(site, unknown))
         assert not accepted(site, known)
         # A broken one changes nothing.
-        (tmp_path / "client-ca.crt").write_bytes(b"x")
+        (tmp_path / "next").write_bytes(b"x")
+        (tmp_path / "next").replace(tmp_path / "client-ca.crt")
         eventually(lambda: site.metric("usher_webhook_certificate_reload_failures_total") == 1)
         assert accepted(site, unknown)
         assert not accepted(site, trusting(authority))
