@@ -17,7 +17,7 @@ from typing import Final
 from certs.issue import issue_authority, issue_serving
 from tests.controlplane.build import binary_path
 from tests.controlplane.ports import free_port
-from tests.controlplane.process import tie
+from tests.controlplane.process import ending_with_parent
 
 SERVER_CORE: Final = "0"
 LOAD_CORE: Final = "1"
@@ -65,7 +65,7 @@ def running(name: str, folder: Path) -> Iterator[Server]:
         ["taskset", "-c", SERVER_CORE, *_command(name, port, folder)],
         env={"GOMAXPROCS": "1", "PATH": "/usr/bin:/bin"},
         stdout=subprocess.DEVNULL,
-        preexec_fn=tie(),  # noqa: PLW1509 - one system call, no lock
+        preexec_fn=ending_with_parent(),  # noqa: PLW1509 - one system call, no lock
     )
     try:
         _wait_for(port, folder / "ca.crt", process)

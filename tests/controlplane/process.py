@@ -31,7 +31,7 @@ def die_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def tie() -> Callable[[], None] | None:
+def ending_with_parent() -> Callable[[], None] | None:
     """What ``preexec_fn`` has to be for a child that ends with this program, however that ends.
 
     None where that can't be: elsewhere than on Linux, and in other threads than the main one,
@@ -59,7 +59,7 @@ class ChildProcess:
                 stderr=subprocess.STDOUT,
                 env=environment,
                 start_new_session=True,  # Ctrl-C must reach this program first, not the child
-                preexec_fn=tie(),  # noqa: PLW1509 - one system call, no lock
+                preexec_fn=ending_with_parent(),  # noqa: PLW1509 - one system call, no lock
             )
 
     @property

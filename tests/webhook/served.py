@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from certs.issue import issue_authority, issue_serving
-from tests.controlplane.process import tie
+from tests.controlplane.process import ending_with_parent
 from tests.webhook.running import (
     HOST,
     NAMES,
@@ -74,7 +74,7 @@ def served(folder: Path, *flags: str, ports: tuple[int, int] = (0, 0)) -> Iterat
             command,
             stderr=log,
             stdin=subprocess.DEVNULL,
-            preexec_fn=tie(),  # noqa: PLW1509 - one system call, no lock
+            preexec_fn=ending_with_parent(),  # noqa: PLW1509 - one system call, no lock
         )
     try:
         port, health_port = ports if all(ports) else eventually(lambda: _said(output.read_text()))
