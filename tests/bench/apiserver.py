@@ -15,11 +15,11 @@ from rules.times import format_time
 from tests.bench import review
 from tests.bench.servers import Server
 from tests.controlplane import ControlPlane
+from tests.patience import PATIENCE
 
 _CONFIGURATIONS: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 _EVICTIONS: Final = "/apis/lifecycle.k8s.io/v1alpha1/namespaces/default/evictions"
 _NAME: Final = "bench"
-_PATIENCE_SECONDS: Final = 30.0
 
 
 def create_eviction(plane: ControlPlane) -> None:
@@ -78,7 +78,7 @@ def registered(plane: ControlPlane, server: Server | None, authority: Path) -> I
 
 def _wait_until_asked(plane: ControlPlane, *, asked: bool = True) -> None:
     """Wait until the API server asks the webhook, or no longer does, as its own metric tells."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    deadline = time.monotonic() + PATIENCE
     with Patches(plane) as patches:
         while time.monotonic() < deadline:
             before = _calls(plane)

@@ -18,10 +18,10 @@ from certs.issue import issue_authority, issue_serving
 from tests.controlplane.build import binary_path
 from tests.controlplane.ports import free_port
 from tests.controlplane.process import ending_with_parent
+from tests.patience import PATIENCE
 
 SERVER_CORE: Final = "0"
 LOAD_CORE: Final = "1"
-_PATIENCE_SECONDS: Final = 30.0
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
@@ -91,7 +91,7 @@ def _command(name: str, port: int, folder: Path) -> list[str]:
 
 def _wait_for(port: int, authority: Path, process: "subprocess.Popen[bytes]") -> None:
     trust = ssl.create_default_context(cafile=str(authority))
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
         try:
             with (

@@ -20,6 +20,7 @@ from tests.certs.programs import Program
 from tests.certs.world import NAMES, START, Replica, World, settle
 from tests.controlplane.ports import free_port
 from tests.e2e.waiting import eventually
+from tests.patience import PATIENCE
 
 _PREFIX: Final = "usher_certs_"
 
@@ -187,7 +188,7 @@ def test_the_kubelet_and_prometheus_are_answered(
 
 def _get(port: int, path: str) -> tuple[int, str]:
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
             connection.sendall(f"GET {path} HTTP/1.0\r\nHost: x\r\n\r\n".encode())
             with connection.makefile("rb") as answer:
                 head, _, body = answer.read().partition(b"\r\n\r\n")

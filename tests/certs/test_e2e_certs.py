@@ -23,6 +23,7 @@ from tests.controlplane import ControlPlane, Mode, NoToolchainError
 from tests.controlplane.availability import skip_or_fail
 from tests.controlplane.ports import free_port
 from tests.e2e.waiting import eventually
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.e2e
 
@@ -149,7 +150,9 @@ def test_the_agent_tells_what_it_sees(site: Site, tmp_path: Path) -> None:
 
     def ask(path: str) -> str:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{port}{path}", timeout=PATIENCE
+            ) as answer:
                 return str(answer.read().decode())
         except OSError:
             return ""
@@ -217,7 +220,7 @@ def readiness(webhook: Program) -> Iterator[list[str]]:
     def ask() -> None:
         while not stop.wait(0.2):
             try:
-                with urllib.request.urlopen(url, timeout=60) as answer:
+                with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
                     told.append(answer.read().decode())
             except urllib.error.HTTPError as error:
                 told.append(error.read().decode())

@@ -13,6 +13,7 @@ from typing import Final
 from tests.controlplane import ControlPlane
 from tests.controlplane.ports import HOST
 from tests.e2e.waiting import eventually
+from tests.patience import PATIENCE
 
 _SOME: Final = 100
 """Writes after which surely every replica has been asked."""
@@ -46,7 +47,7 @@ class Load:
     def write_on(self, plane: ControlPlane, identity: str, path: str, rate: float) -> None:
         """Change the message of the first responder at ``path`` again and again."""
         tls = ssl.create_default_context(cafile=str(plane.ca_file))
-        connection = HTTPSConnection(HOST, plane.port, context=tls, timeout=60)
+        connection = HTTPSConnection(HOST, plane.port, context=tls, timeout=PATIENCE)
         headers = {
             "Authorization": f"Bearer {plane.token(identity)}",
             "Content-Type": "application/json-patch+json",

@@ -11,6 +11,7 @@ import yaml
 from tests.chart.values import CHART
 from tests.controlplane import NoToolchainError, binary_path
 from tests.controlplane.availability import skip_or_fail
+from tests.patience import PATIENCE
 
 Object = dict[str, Any]
 Values = Mapping[str, Any]
@@ -62,7 +63,7 @@ def render(
         input=json.dumps(values),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         check=False,
     )
     return Rendered(done.returncode, done.stdout, done.stderr)

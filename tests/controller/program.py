@@ -35,6 +35,7 @@ from tests.e2e.cluster import Cluster, running_cluster
 from tests.e2e.guarded import NAME, guarded
 from tests.e2e.usher import judged_by
 from tests.e2e.waiting import eventually
+from tests.patience import PATIENCE
 
 _HOST: Final = "127.0.0.1"
 NODE: Final = "node-0"
@@ -100,7 +101,9 @@ class Program:
     def ask(self, path: str) -> tuple[int, str]:
         """Status and text of /livez, /readyz or /metrics."""
         try:
-            with urllib.request.urlopen(f"http://{self._health[0]}{path}", timeout=10) as answer:
+            with urllib.request.urlopen(
+                f"http://{self._health[0]}{path}", timeout=PATIENCE
+            ) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

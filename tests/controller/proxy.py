@@ -13,6 +13,7 @@ import aiohttp
 from aiohttp import web
 
 from tests.controlplane import ControlPlane
+from tests.patience import PATIENCE
 
 _HOST: Final = "127.0.0.1"
 _HOP_BY_HOP: Final = ("host", "connection", "content-length", "transfer-encoding")
@@ -57,7 +58,7 @@ class Proxy:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(30)
+        assert self._ready.wait(PATIENCE)
         return self
 
     def __exit__(

@@ -25,6 +25,7 @@ from tests.controller.rights import CONTROLLER
 from tests.controlplane import Mode
 from tests.e2e.cluster import Cluster
 from tests.e2e.waiting import eventually
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.e2e
 
@@ -280,7 +281,7 @@ async def test_a_watch_that_is_open_and_silent(
     async with Client(proxy.kubeconfig(tmp_path), AGENT) as client:
         informer = Informer(client, PODS, read_pod, Store(), note, failed)
         task = asyncio.create_task(informer.run())
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(PATIENCE):
             await informer.synced.wait()
             proxy.mutes = lambda _: True
             await asyncio.to_thread(users.create_pod, "web-0")

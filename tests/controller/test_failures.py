@@ -26,6 +26,7 @@ from controller.informer import Informer
 from controller.loop import HOPELESS_SECONDS, PERMISSION_SECONDS, reaction_to
 from controller.store import Change, Store
 from rules.decode import DecodeError
+from tests.patience import PATIENCE
 
 FORBIDDEN = 'evictions "a" is forbidden: User "u" cannot patch resource "evictions/status"'
 CALL = _Call("patch", EVICTIONS, "default", "status")
@@ -163,7 +164,7 @@ async def told(
     counter = Counter("failures", "", ("resource", "kind"), registry=CollectorRegistry())
     informer = Informer(cluster, PODS, read, Store(), note, counter)
     task = asyncio.create_task(informer.run())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         await script.finished.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

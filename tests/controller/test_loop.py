@@ -38,6 +38,7 @@ from rules.api import EVICTOR, Eviction
 from tests.controller.objects import Document, target_of
 from tests.controller.program import reasons, states
 from tests.controller.store import Store
+from tests.patience import PATIENCE
 
 FAILURES: Final[tuple[ClusterFailure, ...]] = (
     Conflict("changed"),
@@ -183,7 +184,7 @@ async def run_until(
     """Work, watch and let time pass, ``passes`` with each tick, until ``done``."""
     task = asyncio.create_task(controller.loop.run(3))
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while not done():
                 controller.watch()
                 await asyncio.sleep(TICK)

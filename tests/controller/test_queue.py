@@ -4,6 +4,7 @@ import asyncio
 from typing import NamedTuple
 
 from controller.queue import FIRST_BACKOFF, LONGEST_BACKOFF, Schedule, WorkQueue
+from tests.patience import PATIENCE
 
 
 class Thing(NamedTuple):
@@ -101,7 +102,7 @@ async def test_workers_share_the_items() -> None:
     await asyncio.sleep(0)
     for name in names:
         queue.add(Thing(name, name), delay=0.001 * (len(name) - 1))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         await all_done.wait()
     for worker in workers:
         worker.cancel()
@@ -116,7 +117,7 @@ async def test_a_worker_that_is_cancelled_loses_nothing() -> None:
     await asyncio.sleep(0)
     queue.add(A)
     first.cancel()  # just after it was woken
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         assert (await second).item == A
     assert first.cancelled()
 

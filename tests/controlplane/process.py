@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from http.client import HTTPException
 from pathlib import Path
 
+from tests.patience import PATIENCE
+
 _STOP_SECONDS = 5.0
 """Patience after SIGTERM; an API server with open watches would take a minute to drain."""
-_READY_SECONDS = 90.0
 _POLL_SECONDS = 0.1
 _PR_SET_PDEATHSIG = 1
 _TAIL_LINES = 30
@@ -102,7 +103,7 @@ class ChildProcess:
 
 def wait_until(is_ready: Callable[[], bool], *processes: ChildProcess) -> None:
     """Poll until ready; raise ``ProcessError`` when one of ``processes`` dies or time is up."""
-    deadline = time.monotonic() + _READY_SECONDS
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         for process in processes:
             process.ensure_alive()
@@ -113,4 +114,4 @@ def wait_until(is_ready: Callable[[], bool], *processes: ChildProcess) -> None:
             pass  # not listening yet
         time.sleep(_POLL_SECONDS)
     first = processes[0]
-    raise ProcessError(f"{first.name} not ready in {_READY_SECONDS:.0f} s; {first.last_words()}")
+    raise ProcessError(f"{first.name} not ready in {PATIENCE:.0f} s; {first.last_words()}")

@@ -12,6 +12,7 @@ import pytest
 
 from tests.controlplane import IDENTITIES, ControlPlane, Mode, ProcessError
 from tests.e2e.waiting import eventually
+from tests.patience import PATIENCE
 
 pytest_plugins = ("tests.controlplane.fixtures",)
 pytestmark = pytest.mark.e2e
@@ -47,7 +48,7 @@ def _is_running(pid: int) -> bool:
 
 
 def _all_end_soon(pids: Iterable[int]) -> bool:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         if not any(_is_running(pid) for pid in pids):
             return True

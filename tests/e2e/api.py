@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.controlplane import ControlPlane
-from tests.e2e.pool import PATIENCE, Pool
+from tests.e2e.pool import Pool
+from tests.patience import PATIENCE
 
 JSON: Final = "application/json"
 JSON_PATCH: Final = "application/json-patch+json"

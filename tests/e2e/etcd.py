@@ -12,7 +12,8 @@ from typing import Any, Final
 from rules.api import GROUP
 from rules.policies import POLICY_GROUP
 from tests.controlplane import ControlPlane, Mode
-from tests.e2e.pool import PATIENCE, Pool
+from tests.e2e.pool import Pool
+from tests.patience import PATIENCE
 
 _CUSTOM: Final = {"evictions": GROUP, "evictionrequests": GROUP}
 """Resource → its group, which is a part of the keys of custom resources; natively it is not."""

@@ -9,9 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-PATIENCE: Final = 120.0
-"""Seconds to wait for an answer; far above what any takes on a loaded machine."""
-
 _MAX_IDLE: Final = 30.0
 """Seconds after which a connection is not used again: API servers close theirs after 90."""
 

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-PATIENCE: Final = 120.0
-"""Seconds after which a test gives up; far above what anything takes on a loaded machine."""
+from tests.patience import PATIENCE
+
 _PAUSES: Final = (0.05, 1.0)
 """The shortest and the longest time between two questions (s)."""
 _PAUSE_PER_QUESTION: Final = 3

@@ -20,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from certs.issue import Authority, Pair, issue_authority, issue_serving
 from rules.evaluate import Policy
+from tests.patience import PATIENCE
 from tests.webhook.reviews import NOW, encoded
 from webhook.app import Server, Shutdown, serve_health
 from webhook.facts import Cluster
@@ -29,8 +30,6 @@ from webhook.settings import Settings
 from webhook.tls import ServingCertificate
 
 HOST: Final = "127.0.0.1"
-PATIENCE: Final = 30.0
-"""Seconds after which a test gives up: a safety net, far above what anything takes."""
 JSON: Final = {"Content-Type": "application/json"}
 NAMES: Final = ("localhost", HOST)
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from certs.issue import issue_authority, issue_serving
 from tests.controlplane.process import ending_with_parent
+from tests.patience import PATIENCE
 from tests.webhook.running import (
     HOST,
     NAMES,
-    PATIENCE,
     Site,
     eventually,
     today,

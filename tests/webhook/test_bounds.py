@@ -13,8 +13,9 @@ from typing import Final
 
 import pytest
 
+from tests.patience import PATIENCE
 from tests.webhook.reviews import creation, encoded, eviction_request, review
-from tests.webhook.running import HOST, JSON, PATIENCE, Running, answer, eventually, head, running
+from tests.webhook.running import HOST, JSON, Running, answer, eventually, head, running
 from webhook.connection import Connection
 from webhook.handler import _seconds
 

@@ -9,8 +9,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from rules.catalog import GUARDS
 from rules.evaluate import Policy
 from rules.rule import Enforcement
+from tests.patience import PATIENCE
 from tests.webhook.reviews import creation, eviction, eviction_request, heartbeat, pod, review
-from tests.webhook.running import HOST, JSON, PATIENCE, Running, answer, eventually, running, today
+from tests.webhook.running import HOST, JSON, Running, answer, eventually, running, today
 from webhook.health import Health
 from webhook.metrics import Board
 from webhook.selfcheck import SelfCheck

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import pytest
 
+from tests.patience import PATIENCE
 from tests.webhook.reviews import creation, encoded, eviction_request, heartbeat, review
-from tests.webhook.running import JSON, PATIENCE, Running, answer, head
+from tests.webhook.running import JSON, Running, answer, head
 
 CREATION: Final = encoded(creation())
 MIB: Final = 1024 * 1024

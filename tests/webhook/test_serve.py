@@ -14,7 +14,8 @@ from click.testing import CliRunner, Result
 
 from certs.issue import issue_authority, issue_serving
 from cli.serve import command
-from tests.webhook.running import HOST, NAMES, PATIENCE, answer, today, write_pair
+from tests.patience import PATIENCE
+from tests.webhook.running import HOST, NAMES, answer, today, write_pair
 
 
 def attempt(*flags: str) -> Result:

@@ -3,15 +3,18 @@
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
 from tests.webhook.reviews import creation, encoded, refused_creation
-from tests.webhook.running import HOST, JSON, PATIENCE, answer, eventually, head
+from tests.webhook.running import HOST, JSON, answer, eventually, head
 from tests.webhook.served import Served, served
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="SO_REUSEPORT as Linux has it")
@@ -86,25 +89,34 @@ def test_the_health_process_is_replaced(tmp_path: Path) -> None:
         eventually(lambda: program.metric(REQUESTS) == 10)
 
 
+def call_on(plain: socket.socket, client: ssl.SSLContext) -> int:
+    """The status of a call on a connection whose handshake is still to come."""
+    with client.wrap_socket(plain, server_hostname="localhost") as connection:
+        connection.sendall(
+            head("POST", "/validate", {**JSON, "Content-Length": str(len(CALL))}) + CALL
+        )
+        return answer(connection).status
+
+
 @pytest.mark.slow
 def test_connections_that_queue_for_a_crashed_worker_are_served(tmp_path: Path) -> None:
     with served(tmp_path, "--workers", "2", "--drain-seconds", "0") as program:
         workers = program.children()[:2]
         for worker in workers:
             os.kill(worker, signal.SIGSTOP)
-        with ExitStack() as stack:
-            plain = [
-                stack.enter_context(socket.create_connection((HOST, program.port), PATIENCE))
+        with ThreadPoolExecutor(10) as pool:
+            # All at once: the time for a handshake runs from the moment a worker takes over.
+            statuses = [
+                pool.submit(
+                    call_on,
+                    socket.create_connection((HOST, program.port), PATIENCE),
+                    program.client,
+                )
                 for _ in range(10)
             ]
             for worker in workers:
                 os.kill(worker, signal.SIGKILL)
-            for each in plain:
-                connection = program.client.wrap_socket(each, server_hostname="localhost")
-                stack.enter_context(connection)
-                headers = {**JSON, "Content-Length": str(len(CALL))}
-                connection.sendall(head("POST", "/validate", headers) + CALL)
-                assert answer(connection).status == 200
+            assert [status.result() for status in statuses] == [200] * 10
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from tests.controlplane.client import ApiClient
 from tests.controlplane.credentials import Credentials, issue_credentials
 from tests.controlplane.ports import HOST, free_port
 from tests.controlplane.process import ChildProcess
+from tests.patience import PATIENCE
 
 pytest_plugins = ("tests.controlplane.availability", "tests.controlplane.fixtures")
 pytestmark = pytest.mark.e2e
@@ -69,7 +70,7 @@ def webhook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Webhook]:
 
 
 def _wait_for(port: int, process: ChildProcess) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         process.ensure_alive()
         with socket.socket() as probe:
@@ -172,7 +173,7 @@ def test_deletions_are_not_judged(webhook: Webhook) -> None:
 
 def test_an_api_server_passes_its_verdicts_on(judged_plane: ControlPlane) -> None:
     path = "/apis/lifecycle.k8s.io/v1alpha1/namespaces/default/evictions"
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     status = 0
     answer: dict[str, Any] = {}
     while status != 422 and time.monotonic() < deadline:

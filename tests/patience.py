@@ -1,0 +1,10 @@
+"""How long tests wait for what should happen."""
+
+from typing import Final
+
+PATIENCE: Final = 300.0
+"""Seconds after which a test gives up, and fails: a safety net, far above what anything takes.
+
+No test waits so long when all is well. A program that starts in 0.7 s on a quiet machine has taken
+29 s on two cores that 25 processes wanted.
+"""
