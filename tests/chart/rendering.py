@@ -11,7 +11,6 @@ import yaml
 from tests.chart.values import CHART
 from tests.controlplane import NoToolchainError, binary_path
 from tests.controlplane.availability import skip_or_fail
-from tests.patience import PATIENCE
 
 Object = dict[str, Any]
 Values = Mapping[str, Any]
@@ -63,7 +62,7 @@ def render(
         input=json.dumps(values),
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=300,
         check=False,
     )
     return Rendered(done.returncode, done.stdout, done.stderr)

@@ -28,7 +28,6 @@ from tests.chart.rendering import (
     render,
 )
 from tests.chart.values import CHART, DEFAULTS, Values, leaves
-from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.e2e
 
@@ -82,9 +81,7 @@ def by_name(found: Rendered) -> dict[tuple[str, str], Object]:
 def test_lint_finds_nothing() -> None:
     for program in ("helm", "helm-3"):
         command = [helm_path(program), "lint", "--strict", str(CHART)]
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=PATIENCE
-        )
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -640,7 +637,7 @@ def _notes(case: str, program: str = "helm") -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=PATIENCE,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.partition("\nNOTES:\n")[2]

@@ -23,7 +23,6 @@ from rich.console import Console
 from rich.progress import Progress
 
 from tests.controlplane.ports import free_port
-from tests.patience import PATIENCE
 from tests.webhook.mutation import Mutator
 from tests.webhook.running import HOST, JSON, head
 from tests.webhook.served import Served, served
@@ -31,6 +30,8 @@ from tests.webhook.served import Served, served
 ALLOWED: Final = (200, 400, 413)
 DEPTH: Final = 8
 """Requests that a connection has under way."""
+SILENCE_SECONDS: Final = 60.0
+"""A server that says nothing for so long hangs."""
 
 
 class FailureError(Exception):
@@ -138,9 +139,9 @@ async def _watched(
         show(statuses.total())
         if statuses.total() != answered:
             answered, since = statuses.total(), time.monotonic()
-        elif time.monotonic() - since > PATIENCE:
+        elif time.monotonic() - since > SILENCE_SECONDS:
             everyone.cancel()
-            raise FailureError(f"no answer for {PATIENCE:.0f} s after {answered} answers")
+            raise FailureError(f"no answer for {SILENCE_SECONDS:.0f} s after {answered} answers")
 
 
 @contextmanager
