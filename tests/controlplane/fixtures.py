@@ -1,4 +1,4 @@
-"""Pytest fixtures: one running control plane for each mode and session, started when first asked.
+"""Pytest fixtures of the test bed.
 
 A test module gets them by ``pytest_plugins = ("tests.controlplane.fixtures",)``, a whole project by
 ``-p tests.controlplane.fixtures``.
@@ -9,21 +9,18 @@ from collections.abc import Iterator
 import pytest
 
 from tests.controlplane.availability import skip_or_fail
-from tests.controlplane.build import NoToolchainError
+from tests.controlplane.build import NoToolchainError, binary_path
 from tests.controlplane.mode import Mode
 from tests.controlplane.plane import ControlPlane
 
 pytest_plugins = ("tests.controlplane.availability",)
 
-_FIXTURES = {
-    Mode.NATIVE: "controlplane_native",
-    Mode.CRD: "controlplane_crd",
-    Mode.CRD_1_34: "controlplane_crd_134",
-}
 
-
-def _running(mode: Mode) -> Iterator[ControlPlane]:
-    plane = ControlPlane(mode, audit=True)
+# Not for the session: an API server that nobody uses takes a tenth of a core.
+@pytest.fixture(scope="module", params=list(Mode), ids=str)
+def controlplane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
+    """A running plane with an audit log, in each mode in turn; shared by a module."""
+    plane = ControlPlane(request.param, audit=True)
     try:
         plane.start()
     except NoToolchainError as error:
@@ -32,26 +29,18 @@ def _running(mode: Mode) -> Iterator[ControlPlane]:
     plane.stop()
 
 
-@pytest.fixture(scope="session")
-def controlplane_native() -> Iterator[ControlPlane]:
-    """Kubernetes 1.37.2 with the built-in API."""
-    yield from _running(Mode.NATIVE)
+only_native = pytest.mark.parametrize("controlplane", [Mode.NATIVE], indirect=True, ids=str)
+"""For a test of ``controlplane``: the built-in API alone."""
+only_crd = pytest.mark.parametrize(
+    "controlplane", [Mode.CRD, Mode.CRD_1_34], indirect=True, ids=str
+)
+"""For a test of ``controlplane``: both modes without the built-in API."""
 
 
-@pytest.fixture(scope="session")
-def controlplane_crd() -> Iterator[ControlPlane]:
-    """Kubernetes 1.37.2 without the built-in API."""
-    yield from _running(Mode.CRD)
-
-
-@pytest.fixture(scope="session")
-def controlplane_crd_134() -> Iterator[ControlPlane]:
-    """Kubernetes 1.34.4, the oldest supported release."""
-    yield from _running(Mode.CRD_1_34)
-
-
-@pytest.fixture(scope="session", params=list(Mode), ids=str)
-def controlplane(request: pytest.FixtureRequest) -> ControlPlane:
-    """Each mode in turn."""
-    plane: ControlPlane = request.getfixturevalue(_FIXTURES[request.param])
-    return plane
+@pytest.fixture
+def programs() -> None:
+    """What a test needs that starts a plane of its own; without Go it is skipped."""
+    try:
+        binary_path("kube-apiserver")
+    except NoToolchainError as error:
+        skip_or_fail(str(error))

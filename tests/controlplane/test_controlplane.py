@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from tests.controlplane import IDENTITIES, ControlPlane, Mode, ProcessError
+from tests.controlplane.fixtures import only_native
 from tests.e2e.waiting import eventually
 from tests.patience import PATIENCE
 
 pytest_plugins = ("tests.controlplane.fixtures",)
 pytestmark = pytest.mark.e2e
 
-# For tests that start planes of their own: builds, or skips without Go.
-_needs_programs = pytest.mark.usefixtures("controlplane_crd")
+_needs_programs = pytest.mark.usefixtures("programs")
 
 _GROUP = "/apis/lifecycle.k8s.io/v1alpha1"
 _EVICTIONS = f"{_GROUP}/namespaces/default/evictions"
@@ -69,25 +69,25 @@ def test_kubectl_understands_every_release(controlplane: ControlPlane) -> None:
     assert "error" not in result.stderr
 
 
-def test_native_mode_serves_and_judges_evictions(controlplane_native: ControlPlane) -> None:
-    status, _ = controlplane_native.request("POST", _EVICTIONS, _eviction("served"))
+@only_native
+def test_native_mode_serves_and_judges_evictions(controlplane: ControlPlane) -> None:
+    status, _ = controlplane.request("POST", _EVICTIONS, _eviction("served"))
     assert status == 201
-    status, answer = controlplane_native.request("POST", _EVICTIONS, _eviction("bad", uid="no"))
+    status, answer = controlplane.request("POST", _EVICTIONS, _eviction("bad", uid="no"))
     assert status == 422
     assert [cause["field"] for cause in answer["details"]["causes"]] == ["spec.target.pod.uid"]
 
 
-@pytest.mark.parametrize("fixture", ["controlplane_crd", "controlplane_crd_134"])
-def test_crd_modes_leave_the_group_free(fixture: str, request: pytest.FixtureRequest) -> None:
-    plane: ControlPlane = request.getfixturevalue(fixture)
-    status, _ = plane.request("GET", _GROUP)
-    assert status == 404
+def test_crd_modes_leave_the_group_free(controlplane: ControlPlane) -> None:
+    status, _ = controlplane.request("GET", _GROUP)
+    assert status == (200 if controlplane.mode is Mode.NATIVE else 404)
 
 
+@only_native
 @pytest.mark.parametrize("user", list(IDENTITIES))
-def test_identities_are_who_they_are(user: str, controlplane_native: ControlPlane) -> None:
+def test_identities_are_who_they_are(user: str, controlplane: ControlPlane) -> None:
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    status, answer = controlplane_native.request(
+    status, answer = controlplane.request(
         "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review, identity=user
     )
     assert status == 201
@@ -96,33 +96,37 @@ def test_identities_are_who_they_are(user: str, controlplane_native: ControlPlan
     assert info["groups"] == [*IDENTITIES[user].groups, "system:authenticated"]
 
 
-def test_only_built_in_users_have_rights(controlplane_native: ControlPlane) -> None:
+@only_native
+def test_only_built_in_users_have_rights(controlplane: ControlPlane) -> None:
     allowed = {
         user
         for user in IDENTITIES
-        if controlplane_native.request("GET", _CONFIG_MAPS, identity=user)[0] == 200
+        if controlplane.request("GET", _CONFIG_MAPS, identity=user)[0] == 200
     }
     assert allowed == {"admin", "system:kube-controller-manager"}
 
 
-def test_kubeconfigs_carry_the_identity(controlplane_native: ControlPlane) -> None:
-    result = controlplane_native.kubectl("auth", "whoami", "-o", "name", identity="drainer")
+@only_native
+def test_kubeconfigs_carry_the_identity(controlplane: ControlPlane) -> None:
+    result = controlplane.kubectl("auth", "whoami", "-o", "name", identity="drainer")
     assert result.returncode == 0, result.stderr
-    denied = controlplane_native.kubectl("get", "pods", identity="drainer")
+    denied = controlplane.kubectl("get", "pods", identity="drainer")
     assert 'User "drainer" cannot list resource "pods"' in denied.stderr
 
 
-def test_kubectl_reads_standard_input(controlplane_native: ControlPlane) -> None:
+@only_native
+def test_kubectl_reads_standard_input(controlplane: ControlPlane) -> None:
     manifest = '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "piped"}}'
-    result = controlplane_native.kubectl("apply", "-f", "-", stdin=manifest, check=True)
+    result = controlplane.kubectl("apply", "-f", "-", stdin=manifest, check=True)
     assert result.stdout == "configmap/piped created\n"
 
 
-def test_audit_log_names_the_user(controlplane_native: ControlPlane) -> None:
-    controlplane_native.request("GET", f"{_CONFIG_MAPS}/audited", identity="viewer")
+@only_native
+def test_audit_log_names_the_user(controlplane: ControlPlane) -> None:
+    controlplane.request("GET", f"{_CONFIG_MAPS}/audited", identity="viewer")
     found = [
         event["user"]["username"]
-        for event in controlplane_native.audit_events()
+        for event in controlplane.audit_events()
         if event["requestURI"].endswith("/audited")
     ]
     assert found == ["viewer"]
@@ -142,14 +146,15 @@ def test_restart_keeps_data_and_switches_the_mode() -> None:
         assert plane.kubectl("get", "evictions").returncode == 0
 
 
-def test_stopped_apiserver_does_not_answer(controlplane_native: ControlPlane) -> None:
-    controlplane_native.stop_apiserver()
+@only_native
+def test_stopped_apiserver_does_not_answer(controlplane: ControlPlane) -> None:
+    controlplane.stop_apiserver()
     try:
         with pytest.raises(OSError, match="refused"):
-            controlplane_native.request("GET", "/readyz")
+            controlplane.request("GET", "/readyz")
     finally:
-        controlplane_native.start_apiserver()
-    assert controlplane_native.request("GET", "/readyz") == (200, "ok")
+        controlplane.start_apiserver()
+    assert controlplane.request("GET", "/readyz") == (200, "ok")
 
 
 @_needs_programs

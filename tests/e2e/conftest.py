@@ -10,7 +10,9 @@ from tests.e2e.cluster import Cluster, running_cluster
 from tests.e2e.usher import Registration, Usher, registered, running_usher
 
 
-@pytest.fixture(scope="session", params=list(Mode), ids=str)
+# Not for the session: the next file begins with another mode, and an API server that nobody uses
+# takes a tenth of a core.
+@pytest.fixture(scope="module", params=list(Mode), ids=str)
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """Each mode in turn; its audit log is kept. Shared: use namespaces of your own."""
     try:
@@ -27,7 +29,7 @@ def usher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Usher]:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def registration(cluster: Cluster, usher: Usher) -> Iterator[Registration]:
     """The webhook's registration with failurePolicy Fail."""
     with registered(cluster, "usher", usher.authority, usher.port) as registration:

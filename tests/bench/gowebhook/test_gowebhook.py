@@ -18,6 +18,7 @@ from tests.controlplane.availability import skip_or_fail
 from tests.controlplane.build import NoToolchainError, binary_path
 from tests.controlplane.client import ApiClient
 from tests.controlplane.credentials import Credentials, issue_credentials
+from tests.controlplane.fixtures import only_crd
 from tests.controlplane.ports import HOST, free_port
 from tests.controlplane.process import ChildProcess
 from tests.patience import PATIENCE
@@ -144,15 +145,14 @@ def _registration(webhook: Webhook) -> dict[str, Any]:
     }
 
 
-@pytest.fixture(params=["controlplane_crd", "controlplane_crd_134"])
-def judged_plane(request: pytest.FixtureRequest, webhook: Webhook) -> Iterator[ControlPlane]:
+@pytest.fixture
+def judged_plane(controlplane: ControlPlane, webhook: Webhook) -> Iterator[ControlPlane]:
     """Serve evictions by a definition and have them judged by the webhook."""
-    plane: ControlPlane = request.getfixturevalue(request.param)
     setup = {"apiVersion": "v1", "kind": "List", "items": [_definition(), _registration(webhook)]}
-    plane.kubectl("create", "-f", "-", stdin=json.dumps(setup), check=True)
-    plane.kubectl("wait", "--for=condition=Established", "crd", "--all", check=True)
-    yield plane
-    plane.kubectl("delete", "-f", "-", stdin=json.dumps(setup), check=True)
+    controlplane.kubectl("create", "-f", "-", stdin=json.dumps(setup), check=True)
+    controlplane.kubectl("wait", "--for=condition=Established", "crd", "--all", check=True)
+    yield controlplane
+    controlplane.kubectl("delete", "-f", "-", stdin=json.dumps(setup), check=True)
 
 
 def test_lawful_writes_are_allowed(webhook: Webhook) -> None:
@@ -171,6 +171,7 @@ def test_deletions_are_not_judged(webhook: Webhook) -> None:
     assert webhook.ask(_review("DELETE", "no"))["allowed"]
 
 
+@only_crd
 def test_an_api_server_passes_its_verdicts_on(judged_plane: ControlPlane) -> None:
     path = "/apis/lifecycle.k8s.io/v1alpha1/namespaces/default/evictions"
     deadline = time.monotonic() + PATIENCE
