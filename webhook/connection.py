@@ -197,6 +197,7 @@ class Connection(BaseProtocol):
         if self._later is not None:
             self._overtaken = True
             return
+        is_rest = self._exchange is not None
         try:
             messages, upgraded, _ = self._parser.feed_data(data)
         except Exception as error:  # noqa: BLE001 - whatever the parser raises is the client's fault
@@ -210,7 +211,9 @@ class Connection(BaseProtocol):
             self._give_up(Reply(HTTPStatus.INTERNAL_SERVER_ERROR, b"internal error\n", TEXT))
         if upgraded and not self._closing:
             self.close()
-        if not messages and self.idle:
+        # The rest of a body, answered by now, is no beginning of another request: the connection is
+        # idle, and closed as a slow one it would fail the call that comes on it next.
+        if not messages and not is_rest and self.idle:
             self._reading_head = True
             self.expires = perf_counter() + HEADER_SECONDS
 

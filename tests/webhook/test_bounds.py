@@ -146,6 +146,27 @@ def test_a_dripping_header_after_a_request_ends_the_connection(
         assert closed(connection)
 
 
+def test_a_body_that_comes_after_its_head_leaves_the_connection_idle(
+    site: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webhook.connection.HEADER_SECONDS", 0.1)
+    expecting = head(
+        "POST",
+        "/validate",
+        {**JSON, "Content-Length": str(len(BODY)), "Expect": "100-continue"},
+    )
+    with site.connect() as connection, site.connect() as dripping:
+        connection.sendall(expecting)
+        assert connection.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(BODY)
+        assert answer(connection).status == 200
+        dripping.sendall(b"POST")
+        assert closed(dripping)
+        # The other one was used before: it would be closed by now, were it taken for one of these.
+        connection.sendall(HEAD + BODY)
+        assert answer(connection).status == 200
+
+
 def test_an_idle_connection_is_closed_after_a_long_while(
     site: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
