@@ -56,11 +56,12 @@ fast-tests: setup
 	$(BIN)/pytest -n auto -m "not e2e and not slow" --cov=rules --cov-report=
 	$(BIN)/coverage report --include='rules/*' --fail-under=100 --skip-covered
 
-# More than cores: most of their time these tests wait.
+# More than cores: most of their time these tests wait. For the same reason Go's programs get one
+# processor each: on two, an API server that nobody asks takes twice as much of them.
 E2E_PROCESSES ?= 5
 e2e: setup ## Tests on real API servers, built on first use (E2E_PROCESSES=2 takes less memory)
 	$(BIN)/python -m tests.controlplane build
-	$(BIN)/pytest -n $(E2E_PROCESSES) --dist loadfile --no-loadscope-reorder -m "e2e or slow"
+	GOMAXPROCS=1 $(BIN)/pytest -n $(E2E_PROCESSES) --dist loadfile --no-loadscope-reorder -m "e2e or slow"
 
 fix: setup ## Format, and mend what can be mended automatically
 	$(BIN)/ruff format $(CODE)
