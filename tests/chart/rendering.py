@@ -17,6 +17,8 @@ Values = Mapping[str, Any]
 
 RELEASE: Final = "usher"
 NAMESPACE: Final = "usher-system"
+HELM_SECONDS: Final = 300
+"""Seconds after which helm hangs. It asks nobody here, so no watch limits it as in ``patience``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def render(
         input=json.dumps(values),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HELM_SECONDS,
         check=False,
     )
     return Rendered(done.returncode, done.stdout, done.stderr)

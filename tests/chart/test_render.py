@@ -18,6 +18,7 @@ from rules.crd import definitions
 from tests.chart.matrix import MATRIX
 from tests.chart.queries import problems
 from tests.chart.rendering import (
+    HELM_SECONDS,
     NAMESPACE,
     RELEASE,
     Object,
@@ -81,7 +82,9 @@ def by_name(found: Rendered) -> dict[tuple[str, str], Object]:
 def test_lint_finds_nothing() -> None:
     for program in ("helm", "helm-3"):
         command = [helm_path(program), "lint", "--strict", str(CHART)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=HELM_SECONDS
+        )
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -637,7 +640,7 @@ def _notes(case: str, program: str = "helm") -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=HELM_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.partition("\nNOTES:\n")[2]

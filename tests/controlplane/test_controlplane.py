@@ -78,7 +78,7 @@ def test_native_mode_serves_and_judges_evictions(controlplane: ControlPlane) -> 
     assert [cause["field"] for cause in answer["details"]["causes"]] == ["spec.target.pod.uid"]
 
 
-def test_crd_modes_leave_the_group_free(controlplane: ControlPlane) -> None:
+def test_only_native_mode_serves_the_group(controlplane: ControlPlane) -> None:
     status, _ = controlplane.request("GET", _GROUP)
     assert status == (200 if controlplane.mode is Mode.NATIVE else 404)
 
