@@ -76,7 +76,7 @@ chaos: setup ## 500 evictions while controller and API server are killed and res
 
 bench: bench-webhook bench-controller bench-nodes ## All figures; prints tables
 
-bench-webhook: setup ## The webhook beside one in Go; writes build/bench.json
+bench-webhook: setup ## The webhook beside one in Go (needs wrk); writes build/bench.json
 	$(BIN)/python -m tests.bench
 
 SIZES ?= 250 1000 4000
