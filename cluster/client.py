@@ -6,7 +6,6 @@ proxies); it has no classes for this group, so that paths and documents are plai
 
 from collections.abc import AsyncGenerator, Mapping
 from datetime import timedelta
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from pathlib import Path
 from time import monotonic
@@ -36,6 +35,7 @@ from cluster.failures import (
 )
 from cluster.key import Key
 from cluster.resources import PODS, Resource
+from cluster.server_time import SETTLING, ServerTime
 from rules.states import CLOCK_SKEW
 
 Document = dict[str, Any]
@@ -56,11 +56,6 @@ _CONNECT_SECONDS: Final = 10.0
 _LIMITS: Final = aiohttp.ClientTimeout(total=_PATIENCE_SECONDS, sock_connect=_CONNECT_SECONDS)
 _BUFFER_BYTES: Final = 2**21
 """For one event of a watch: more than etcd takes for an object (1.5 MiB)."""
-_COMPARE_SECONDS: Final = 5.0
-"""Between two looks at the API server's clock."""
-_WRONG: Final = (
-    "the clock differs from the API server's: reports are refused, nothing is ended or removed"
-)
 _APPLY: Final = "application/apply-patch+yaml"
 _JSON: Final = "application/json"
 _PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
@@ -133,9 +128,9 @@ class Cluster:
         self._client: Any = None
         self._session: Any = None
         self._proxy: str | None = None
-        self._compared = float("-inf")
-        self.clock_ahead = timedelta()
-        """How far our clock is ahead of the API server's, to about a second."""
+        self.time = ServerTime()
+        """The API server's time, as its answers tell it."""
+        self._had_right_time = True
 
     async def __aenter__(self) -> Self:
         await self._load()
@@ -363,6 +358,7 @@ class Cluster:
         limits: aiohttp.ClientTimeout = _LIMITS,
     ) -> aiohttp.ClientResponse:
         headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": self._agent}
+        asked = monotonic()
         try:
             await self._client.update_params_for_auth(headers, [], ["BearerToken"])
             response: aiohttp.ClientResponse = await self._session.request(
@@ -378,29 +374,39 @@ class Cluster:
             )
         except (aiohttp.ClientError, OSError, config.ConfigException) as error:
             raise Unreachable(f"{call}: {_words(error)}") from None
-        self._compare_clocks(response.headers.get("Date", ""))
+        self._compare_clocks(response.headers.get("Date", ""), asked)
         return response
 
     @property
+    def clock_ahead(self) -> timedelta:
+        """How far the machine's clock is ahead of the API server's, to about two seconds."""
+        return clock.now() - self.time.now()
+
+    @property
     def has_right_time(self) -> bool:
-        """Whether our clock agrees with the API server's, as far as clocks can."""
+        """Whether the machine's clock agrees with the API server's, as far as clocks can."""
         return abs(self.clock_ahead) < CLOCK_SKEW
 
-    def _compare_clocks(self, date: str) -> None:
-        """Take note of the ``Date`` of an answer, which the API server has set just now."""
-        if monotonic() - self._compared < _COMPARE_SECONDS:
+    def _compare_clocks(self, date: str, asked: float) -> None:
+        """Take note of the ``Date`` of an answer, and say what is wrong by it."""
+        if jump := self.time.heard(date, asked, monotonic()):
+            _log.warning(
+                "the API server's time has jumped: nobody is interrupted, nothing is ended or "
+                "removed for a while",
+                seconds=round(jump.total_seconds()),
+                settling_seconds=SETTLING.total_seconds(),
+            )
+        has_right_time = self.has_right_time
+        if has_right_time == self._had_right_time:
             return
-        try:
-            theirs = parsedate_to_datetime(date)
-        except ValueError:
-            return  # something in between has taken it away
-        had_right_time = self.has_right_time
-        self._compared, self.clock_ahead = monotonic(), clock.now() - theirs
-        if self.has_right_time != had_right_time:
-            told = _log.info if self.has_right_time else _log.warning
-            told(
-                "the clock agrees with the API server's again" if self.has_right_time else _WRONG,
-                seconds_ahead=round(self.clock_ahead.total_seconds()),
+        self._had_right_time = has_right_time
+        ahead = round(self.clock_ahead.total_seconds())
+        if has_right_time:
+            _log.info("the machine's clock agrees with the API server's again", seconds_ahead=ahead)
+        else:
+            _log.warning(
+                "the machine's clock differs from the API server's, whose time is used instead",
+                seconds_ahead=ahead,
             )
 
 
