@@ -4,7 +4,8 @@ The library brings configuration and authentication (kubeconfig, service account
 proxies); it has no classes for this group, so that paths and documents are plain.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import timedelta
 from http import HTTPStatus
 from pathlib import Path
@@ -23,6 +24,7 @@ from kubernetes_asyncio import client, config
 from cluster import clock
 from cluster.failures import (
     Busy,
+    BusySource,
     ClusterFailure,
     Conflict,
     Denied,
@@ -39,6 +41,9 @@ from cluster.server_time import SETTLING, ServerTime
 from rules.states import CLOCK_SKEW
 
 Document = dict[str, Any]
+Observe = Callable[[str, str, str, float], None]
+"""Is told of each request: the verb and the resource (``evictions/status``) in the words of a Role,
+the HTTP status as text or :data:`NO_ANSWER`, and the seconds until the answer began."""
 
 _log = structlog.get_logger()
 
@@ -61,7 +66,17 @@ _JSON: Final = "application/json"
 _PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 PROBE: Final = "usher-probe"
 """An object that is asked for to see in what form the answer comes."""
+NO_ANSWER: Final = "<error>"
+"""In place of an HTTP status; client-go's metrics call it so."""
 _TERMINATING: Final = "NamespaceTerminating"
+_DISRUPTION_BUDGET: Final = "DisruptionBudget"
+"""Reason of the causes by which budgets refuse an eviction (``policyv1.DisruptionBudgetCause``)."""
+_is_of_admission: Final = re.compile(
+    r"admission webhook \".*\" denied the request|ValidatingAdmissionPolicy '.*' denied request: ",
+    re.DOTALL,
+).search
+"""How the API server introduces what admission says (``ToStatusErr`` of its webhooks; the validator
+of policies)."""
 _NO_PERMISSION: Final = " cannot "
 """In every refusal for want of a permission (apiserver, ``forbiddenMessage``)."""
 
@@ -105,10 +120,14 @@ class _Call(NamedTuple):
     namespace: str = ""
     subresource: str = ""
 
+    @property
+    def name(self) -> str:
+        """The resource with its subresource."""
+        return "/".join(filter(None, (self.resource.name, self.subresource)))
+
     def __str__(self) -> str:
-        name = "/".join(filter(None, (self.resource.name, self.subresource)))
         scope = f" in namespace {self.namespace}" if self.namespace else " in all of the cluster"
-        return f'{self.verb} {name} of API group "{self.resource.group}"{scope}'
+        return f'{self.verb} {self.name} of API group "{self.resource.group}"{scope}'
 
 
 class Cluster:
@@ -117,13 +136,17 @@ class Cluster:
     Every method raises a :class:`cluster.failures.ClusterFailure`, and may be cancelled.
     """
 
-    def __init__(self, kubeconfig: Path | None, agent: str) -> None:
+    def __init__(
+        self, kubeconfig: Path | None, agent: str, *, observe: Observe | None = None
+    ) -> None:
         """Prepare; ``kubeconfig`` None means the service account of the pod around us.
 
-        ``agent`` is how API servers know the program in their logs.
+        ``agent`` is how API servers know the program in their logs. ``observe`` is told of every
+        request; of a watch only until it stands.
         """
         self._kubeconfig = kubeconfig
         self._agent = agent
+        self._observe = observe
         self._configuration: Any = client.Configuration()
         self._client: Any = None
         self._session: Any = None
@@ -373,9 +396,15 @@ class Cluster:
                 proxy_headers=self._configuration.proxy_headers,
             )
         except (aiohttp.ClientError, OSError, config.ConfigException) as error:
+            self._answered(call, NO_ANSWER, asked)
             raise Unreachable(f"{call}: {_words(error)}") from None
+        self._answered(call, str(response.status), asked)
         self._compare_clocks(response.headers.get("Date", ""), asked)
         return response
+
+    def _answered(self, call: _Call, code: str, asked: float) -> None:
+        if self._observe is not None:
+            self._observe(call.verb, call.name, code, monotonic() - asked)
 
     @property
     def clock_ahead(self) -> timedelta:
@@ -454,10 +483,19 @@ def _failure(code: int, status: Any, retry_after: float | None, call: _Call) -> 
     ):
         return Denied(message, str(call), is_terminating)
     if code == HTTPStatus.TOO_MANY_REQUESTS:
-        return Busy(message, retry_after, [str(cause.get("message", "")) for cause in causes])
+        reasons = [str(cause.get("message", "")) for cause in causes]
+        return Busy(message, retry_after, reasons, _source(message, causes))
     if code >= HTTPStatus.INTERNAL_SERVER_ERROR or code == 0:
         return ServerFailure(message, retry_after)
     return _BY_CODE.get(code, Refused)(message)
+
+
+def _source(message: str, causes: Sequence[Mapping[str, Any]]) -> BusySource:
+    if _is_of_admission(message):
+        return BusySource.ADMISSION
+    if any(cause.get("reason") == _DISRUPTION_BUDGET for cause in causes):
+        return BusySource.BUDGET
+    return BusySource.SERVER
 
 
 _BY_CODE: Final[Mapping[int, type[ClusterFailure]]] = {

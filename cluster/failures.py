@@ -5,6 +5,7 @@ Messages are the API server's own, as far as it sent one.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum, auto
 
 
 @dataclass
@@ -40,6 +41,17 @@ class Denied(ClusterFailure):
     """The namespace is being deleted: nothing new may be made there. No permission is missing."""
 
 
+class BusySource(StrEnum):
+    """Who says that it is too early."""
+
+    BUDGET = auto()
+    """A PodDisruptionBudget refuses an eviction."""
+    ADMISSION = auto()
+    """A webhook or a policy refuses: an operator that moves the pod by itself, perhaps."""
+    SERVER = auto()
+    """The API server has too much to do. It has not looked at the request."""
+
+
 @dataclass
 class Busy(ClusterFailure):
     """429: later."""
@@ -48,6 +60,7 @@ class Busy(ClusterFailure):
     """In seconds, where the API server said so."""
     causes: Sequence[str] = ()
     """Why, one message each: the disruption budgets that refuse an eviction."""
+    source: BusySource = BusySource.SERVER
 
 
 class Refused(ClusterFailure):

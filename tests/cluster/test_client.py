@@ -189,6 +189,39 @@ async def test_the_clocks_are_compared(
     assert cluster.has_right_time
 
 
+async def test_each_request_is_observed_once(server: Server) -> None:
+    seen: list[tuple[str, str, str]] = []
+
+    async def refuse(_: web.Request) -> web.Response:
+        return web.json_response({}, status=401)
+
+    async def lose(request: web.Request) -> web.Response:
+        await cut_off(request)
+        return web.Response()
+
+    def observe(verb: str, resource: str, code: str, seconds: float) -> None:
+        assert seconds >= 0
+        seen.append((verb, resource, code))
+
+    async with Cluster(server._file, "usher-test", observe=observe) as cluster:
+        await cluster.apply(EVICTIONS, KEY, {}, subresource="status", manager="me")
+        server.handler = streaming(EVENT, EVENT)
+        await watched(cluster)
+        server.handler = refuse
+        with pytest.raises(Denied):
+            await cluster.get(PODS, KEY)
+        server.handler = lose
+        with pytest.raises(Unreachable):
+            await cluster.create(PODS, "default", {})
+    assert seen == [
+        ("patch", "evictions/status", "200"),
+        ("watch", "pods", "200"),
+        ("get", "pods", "401"),  # and once more, with new credentials
+        ("get", "pods", "401"),
+        ("create", "pods", "<error>"),
+    ]
+
+
 # --- proxies ------------------------------------------------------------------------------------
 
 

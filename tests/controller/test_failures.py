@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter
 from cluster.client import Page, WatchEvent, _Call, _failure
 from cluster.failures import (
     Busy,
+    BusySource,
     ClusterFailure,
     Conflict,
     Denied,
@@ -85,6 +86,49 @@ def test_the_server_says_when_to_come_back() -> None:
     assert (failure.retry_after, failure.causes) == (7, ["The disruption budget b needs 1"])
     assert reaction_to(failure).at_least == 7
     assert reaction_to(_failure(503, {}, 3.0, CALL)).at_least == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "source"),
+    [
+        (
+            {
+                "message": "Cannot evict pod as it would violate the pod's disruption budget.",
+                "details": {
+                    "causes": [
+                        {
+                            "reason": "DisruptionBudget",
+                            "message": "The disruption budget db needs 1 healthy pods",
+                        }
+                    ]
+                },
+            },
+            BusySource.BUDGET,
+        ),
+        (
+            {"message": 'admission webhook "a.b.c" denied the request: migration has begun'},
+            BusySource.ADMISSION,
+        ),
+        (
+            {"message": 'admission webhook "a.b.c" denied the request without explanation'},
+            BusySource.ADMISSION,
+        ),
+        (
+            {
+                "message": "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'freeze' with "
+                "binding 'all' denied request: not before Monday"
+            },
+            BusySource.ADMISSION,
+        ),
+        ({"message": "Too many requests, please try again later."}, BusySource.SERVER),
+        ({"message": "too many requests", "details": {"retryAfterSeconds": 1}}, BusySource.SERVER),
+        ({}, BusySource.SERVER),
+    ],
+)
+def test_who_is_busy_is_told_apart(status: dict[str, Any], source: BusySource) -> None:
+    failure = _failure(429, status, None, CALL)
+    assert isinstance(failure, Busy)
+    assert failure.source is source
 
 
 def test_a_refusal_is_not_repeated_hotly() -> None:
