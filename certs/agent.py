@@ -324,9 +324,9 @@ class Agent:
 
 
 def words(failure: ClusterFailure | OSError) -> str:
-    """What has failed; a missing permission by the words of a Role."""
+    """What has failed; a missing permission in the words of a Role."""
     if isinstance(failure, Denied) and not failure.is_terminating:
-        return f"the permission to {failure.permission} is missing: {failure}"
+        return f"{failure.explanation}: {failure}"
     return str(failure)
 
 

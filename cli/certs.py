@@ -26,7 +26,8 @@ from certs.store import DirectoryStore, SecretStore, Store
 from cli.exits import VIOLATIONS, ClusterError, InputError
 from cli.options import CONTEXT_SETTINGS, ENVIRONMENT_PREFIX, common_options, health_options
 from cluster import clock
-from cluster.client import Cluster, ConfigurationError
+from cluster.client import Cluster
+from cluster.configuration import ConfigurationError
 from cluster.failures import ClusterFailure, Conflict
 from cluster.key import Key
 from cluster.resources import MUTATING_CONFIGURATIONS, VALIDATING_CONFIGURATIONS

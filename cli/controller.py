@@ -14,7 +14,7 @@ from cli.exits import InputError
 from cli.leases import lease_from, lease_options
 from cli.node_rates import limits_from, node_rate_options
 from cli.options import CONTEXT_SETTINGS, common_options, health_options
-from cluster.client import ConfigurationError
+from cluster.configuration import ConfigurationError
 from controller.app import Settings, run
 from controller.lease import Terms
 from controller.node_keeper import NodeHealth, requester_error

@@ -15,8 +15,9 @@ import orjson
 from cli.exits import ClusterError, InputError
 from cli.options import CONTEXT_SETTINGS, common_options
 from cli.progress import counting
-from cluster.client import Cluster, ConfigurationError
-from cluster.failures import ClusterFailure, Denied, Missing
+from cluster.client import Cluster
+from cluster.configuration import ConfigurationError
+from cluster.failures import ClusterFailure, Denied, Missing, Unauthenticated
 from cluster.resources import EVICTION_REQUESTS, EVICTIONS
 from rules.api import API_VERSION
 
@@ -92,7 +93,8 @@ def explained(failure: ClusterFailure) -> str:
             "(usher crds | kubectl apply --server-side -f -) or turn the API on."
         )
     if isinstance(failure, Denied):
-        return f"the permission to {failure.permission} is missing: {failure}. See docs/modes.md."
+        rights = "" if isinstance(failure, Unauthenticated) else " See docs/modes.md."
+        return f"{failure.explanation}: {failure}.{rights}"
     return f"{str(failure).rstrip('.')}. Try again when the API server answers."
 
 

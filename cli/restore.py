@@ -18,7 +18,8 @@ from cli.options import CONTEXT_SETTINGS, common_options
 from cli.progress import track
 from cli.recordings import Line, read_lines
 from cli.sources import STANDARD_INPUT
-from cluster.client import Cluster, ConfigurationError, Document
+from cluster.client import Cluster, Document
+from cluster.configuration import ConfigurationError
 from cluster.failures import ClusterFailure, Conflict, Denied, Missing, Refused
 from cluster.key import Key
 from cluster.resources import EVICTION_REQUESTS

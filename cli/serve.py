@@ -224,7 +224,7 @@ def _connect(kubeconfig: Path | None, mode: str, *, offline: bool) -> Connect:
         return nullcontext
     _log.info("cluster", mode=mode, offline=False, off=[])
     # The client takes half a second and 38 MB, for nothing where there is no cluster.
-    from cluster.client import ConfigurationError  # noqa: PLC0415
+    from cluster.configuration import ConfigurationError  # noqa: PLC0415
     from webhook.cluster import connected  # noqa: PLC0415
 
     connect = partial(connected, kubeconfig)

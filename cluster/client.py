@@ -1,9 +1,6 @@
-"""Requests to the API server. The only importer of kubernetes_asyncio.
+"""Requests to the API server. Paths and documents are plain, as kubectl's with ``-v 8``."""
 
-The library brings configuration and authentication (kubeconfig, service accounts, exec plug-ins,
-proxies); it has no classes for this group, so that paths and documents are plain.
-"""
-
+import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import timedelta
@@ -12,16 +9,14 @@ from pathlib import Path
 from time import monotonic
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import orjson
 import structlog
-import yaml
-from kubernetes_asyncio import client, config
 
 from cluster import clock
+from cluster.configuration import Access, Configuration, ConfigurationError
+from cluster.connections import make_connector
 from cluster.failures import (
     Busy,
     BusySource,
@@ -33,7 +28,9 @@ from cluster.failures import (
     Refused,
     ServerFailure,
     Silent,
+    Unauthenticated,
     Unreachable,
+    Untrusted,
 )
 from cluster.key import Key
 from cluster.resources import PODS, Resource
@@ -52,13 +49,15 @@ PAGE: Final = 500
 WATCH_SECONDS: Final = 300
 """After which the API server ends a watch."""
 _WATCH_SILENCE_SECONDS: Final = 150.0
-"""API servers send a bookmark about once a minute: who is silent for longer is not there."""
+"""API servers send a bookmark about once a minute, without a promise. Who did and is silent for so
+long may be gone, behind something that keeps the connection open."""
 _WATCH_PATIENCE_SECONDS: Final = WATCH_SECONDS + 60.0
 """Longer than the API server's own limit, so that a watch ends by its hand, not by ours."""
 _PATIENCE_SECONDS: Final = 30.0
 """For one request; admission webhooks may take up to 30 s."""
 _CONNECT_SECONDS: Final = 10.0
 _LIMITS: Final = aiohttp.ClientTimeout(total=_PATIENCE_SECONDS, sock_connect=_CONNECT_SECONDS)
+_WATCH_LIMITS: Final = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
 _BUFFER_BYTES: Final = 2**21
 """For one event of a watch: more than etcd takes for an object (1.5 MiB)."""
 _APPLY: Final = "application/apply-patch+yaml"
@@ -77,24 +76,9 @@ _is_of_admission: Final = re.compile(
 ).search
 """How the API server introduces what admission says (``ToStatusErr`` of its webhooks; the validator
 of policies)."""
-_NO_PERMISSION: Final = " cannot "
-"""In every refusal for want of a permission (apiserver, ``forbiddenMessage``)."""
-
-
-# The library reads a kubeconfig as it comes, and stumbles over what is not as it should be.
-_UNUSABLE: Final = (
-    config.ConfigException,
-    yaml.YAMLError,
-    AssertionError,
-    AttributeError,
-    OSError,
-    TypeError,
-    ValueError,
-)
-
-
-class ConfigurationError(Exception):
-    """There is no usable kubeconfig, or the program does not run in a cluster."""
+_is_of_authorizer: Final = re.compile(r'(\S+( "[^"]*")? is )?forbidden: User "').match
+"""How the API server's authorizer refuses (``forbiddenMessage``). Admission uses the same code, and
+says what it likes."""
 
 
 class Page(NamedTuple):
@@ -130,6 +114,17 @@ class _Call(NamedTuple):
         return f'{self.verb} {self.name} of API group "{self.resource.group}"{scope}'
 
 
+class _Request(NamedTuple):
+    method: str
+    call: _Call
+    path: str
+    query: Mapping[str, str] | None = None
+    body: Mapping[str, Any] | None = None
+    content_type: str = _JSON
+    accept: str = _JSON
+    limits: aiohttp.ClientTimeout = _LIMITS
+
+
 class Cluster:
     """One API server, as the user that the configuration names.
 
@@ -144,29 +139,21 @@ class Cluster:
         ``agent`` is how API servers know the program in their logs. ``observe`` is told of every
         request; of a watch only until it stands.
         """
-        self._kubeconfig = kubeconfig
+        self._configuration = Configuration(kubeconfig)
         self._agent = agent
         self._observe = observe
-        self._configuration: Any = client.Configuration()
-        self._client: Any = None
-        self._session: Any = None
-        self._proxy: str | None = None
+        self._session: aiohttp.ClientSession
         self.time = ServerTime()
         """The API server's time, as its answers tell it."""
         self._had_right_time = True
 
     async def __aenter__(self) -> Self:
-        await self._load()
-        self._client = client.ApiClient(self._configuration)
-        # The library's own session asks a thread for .netrc and another one for proxies, at every
-        # request. Its connections are all that is needed, and proxies are asked for once.
+        await self._configuration.load()
         self._session = aiohttp.ClientSession(
-            connector=self._client.rest_client.pool_manager.connector,
-            connector_owner=False,
+            connector=make_connector(),
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=_BUFFER_BYTES,
         )
-        self._proxy = self._configuration.proxy or _environment_proxy(self._configuration.host)
         return self
 
     async def __aexit__(
@@ -176,21 +163,6 @@ class Cluster:
         traceback: TracebackType | None,
     ) -> None:
         await self._session.close()
-        await self._client.close()
-
-    async def _load(self) -> None:
-        try:
-            if self._kubeconfig is None:
-                # Reads the token again every minute: the kubelet replaces it.
-                config.load_incluster_config(self._configuration)  # type: ignore[no-untyped-call]
-            else:
-                await config.load_kube_config(
-                    str(self._kubeconfig),
-                    client_configuration=self._configuration,
-                    persist_config=False,
-                )
-        except _UNUSABLE as error:
-            raise ConfigurationError(f"no usable configuration: {_words(error)}") from None
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -216,7 +188,9 @@ class Cluster:
     async def watch(self, resource: Resource, version: str) -> AsyncGenerator[WatchEvent, None]:
         """What happens after ``version``, until the API server ends the watch.
 
-        Raises Gone if the API server does not remember so far back, Silent if it says nothing.
+        It also ends when nothing has been told for long after something was: from there it can go
+        on. Raises Gone if the API server does not remember so far back, Silent if nothing was told
+        at all, not even the end.
         """
         query = {
             "watch": "1",
@@ -224,22 +198,16 @@ class Cluster:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(WATCH_SECONDS),
         }
-        limits = aiohttp.ClientTimeout(
-            total=_WATCH_PATIENCE_SECONDS,
-            sock_connect=_CONNECT_SECONDS,
-            sock_read=_WATCH_SILENCE_SECONDS,
-        )
         call = _Call("watch", resource)
-        response = await self._open("GET", call, resource.path(), query, limits=limits)
+        request = _Request("GET", call, resource.path(), query, limits=_WATCH_LIMITS)
+        response = await self._open(request)
         try:
             await _check(response, call)
-            async for line in response.content:
+            async for line in _lines(response.content, call):
                 event = orjson.loads(line)
                 if event["type"] == "ERROR":
                     raise _failure(event["object"].get("code", 0), event["object"], None, call)
                 yield WatchEvent(event["type"], event["object"])
-        except aiohttp.SocketTimeoutError:
-            raise Silent(f"{call}: silent for {_WATCH_SILENCE_SECONDS:.0f} s") from None
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(_words(error)) from None
         except ValueError as error:  # half a line, or one longer than any object can be
@@ -262,7 +230,8 @@ class Cluster:
         """
         key = Key("default", PROBE)
         call = _Call("get", resource, key.namespace)
-        response = await self._open_renewed("GET", call, resource.path_of(key), accept=_PROTOBUF)
+        request = _Request("GET", call, resource.path_of(key), accept=_PROTOBUF)
+        response = await self._open(request)
         response.release()
         if response.status == HTTPStatus.NOT_ACCEPTABLE:
             return False
@@ -338,8 +307,8 @@ class Cluster:
         body: Mapping[str, Any] | None = None,
         content_type: str = _JSON,
     ) -> Document:
-        more = {"query": query, "body": body, "content_type": content_type}
-        response = await self._open_renewed(method, call, path, **more)
+        request = _Request(method, call, path, query, body, content_type)
+        response = await self._open(request)
         try:
             await _check(response, call)
             answer: Document = orjson.loads(await response.read())
@@ -351,56 +320,61 @@ class Cluster:
             response.release()
         return answer
 
-    async def _open_renewed(
-        self, method: str, call: _Call, path: str, **more: Any
-    ) -> aiohttp.ClientResponse:
-        response = await self._open(method, call, path, **more)
-        if response.status == HTTPStatus.UNAUTHORIZED:
-            # Tokens expire. One that is as bad as the last one is reported as such.
-            response.release()
-            await self._renew_credentials(call)
-            response = await self._open(method, call, path, **more)
-        return response
-
-    async def _renew_credentials(self, call: _Call) -> None:
+    async def _open(self, request: _Request) -> aiohttp.ClientResponse:
+        """Ask, and once more with what is read anew if one side does not accept the other."""
+        access = await self._configuration.access()
         try:
-            await self._load()
-        except ConfigurationError as error:
-            raise Unreachable(f"{call}: {error}") from None
+            response = await self._ask(access, request)
+        except Untrusted:
+            if not await self._renew(access, request):
+                raise
+        else:
+            if response.status != HTTPStatus.UNAUTHORIZED:
+                return response
+            response.release()
+            # Tokens expire. One that is as bad as the last one is reported as such.
+            await self._renew(access, request)
+        return await self._ask(await self._configuration.access(), request)
 
-    async def _open(
-        self,
-        method: str,
-        call: _Call,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        *,
-        body: Mapping[str, Any] | None = None,
-        content_type: str = _JSON,
-        accept: str = _JSON,
-        limits: aiohttp.ClientTimeout = _LIMITS,
-    ) -> aiohttp.ClientResponse:
-        headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": self._agent}
+    async def _renew(self, used: Access, request: _Request) -> bool:
+        try:
+            return await self._configuration.renew(used)
+        except ConfigurationError as error:
+            raise Unreachable(f"{request.call}: {error}") from None
+
+    async def _ask(self, access: Access, request: _Request) -> aiohttp.ClientResponse:
         asked = monotonic()
         try:
-            await self._client.update_params_for_auth(headers, [], ["BearerToken"])
-            response: aiohttp.ClientResponse = await self._session.request(
-                method,
-                self._configuration.host + path,
-                params=query,
-                headers=headers,
-                data=orjson.dumps(body) if body is not None else None,
-                timeout=limits,
-                server_hostname=self._configuration.tls_server_name,
-                proxy=self._proxy,
-                proxy_headers=self._configuration.proxy_headers,
-            )
-        except (aiohttp.ClientError, OSError, config.ConfigException) as error:
-            self._answered(call, NO_ANSWER, asked)
-            raise Unreachable(f"{call}: {_words(error)}") from None
-        self._answered(call, str(response.status), asked)
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                response = await self._session.request(
+                    request.method,
+                    access.server + request.path,
+                    params=request.query,
+                    headers=self._headers(access, request),
+                    data=orjson.dumps(request.body) if request.body is not None else None,
+                    timeout=request.limits,
+                    ssl=access.context or True,
+                    server_hostname=access.server_name,
+                    proxy=access.proxy,
+                )
+        except (aiohttp.ClientError, OSError) as error:
+            self._answered(request.call, NO_ANSWER, asked)
+            is_trusted = not isinstance(error, aiohttp.ClientConnectorCertificateError)
+            kind = Unreachable if is_trusted else Untrusted
+            raise kind(f"{request.call}: {_words(error)}") from None
+        self._answered(request.call, str(response.status), asked)
         self._compare_clocks(response.headers.get("Date", ""), asked)
         return response
+
+    def _headers(self, access: Access, request: _Request) -> dict[str, str]:
+        headers = {
+            "Accept": request.accept,
+            "Content-Type": request.content_type,
+            "User-Agent": self._agent,
+        }
+        if access.authorization:
+            headers["Authorization"] = access.authorization
+        return headers
 
     def _answered(self, call: _Call, code: str, asked: float) -> None:
         if self._observe is not None:
@@ -439,16 +413,29 @@ class Cluster:
             )
 
 
-def _environment_proxy(host: str) -> str | None:
-    """The proxy that the environment names for requests to the URL ``host``."""
-    url = urlsplit(host)
-    if proxy_bypass(url.hostname or ""):
-        return None
-    return getproxies().get(url.scheme)
-
-
 def _words(error: Exception) -> str:
     return str(error) or type(error).__name__
+
+
+async def _lines(content: aiohttp.StreamReader, call: _Call) -> AsyncGenerator[bytes, None]:
+    """The lines of a watch, until it ends or has been silent for long after the first one."""
+    loop = asyncio.get_running_loop()
+    patience = loop.time() + _WATCH_PATIENCE_SECONDS
+    has_told = False
+    while True:
+        silence = loop.time() + _WATCH_SILENCE_SECONDS if has_told else patience
+        try:
+            async with asyncio.timeout_at(min(silence, patience)):
+                line = await content.readline()
+        except TimeoutError:
+            if has_told:
+                return
+            told_nothing = f"{call}: silent for {_WATCH_PATIENCE_SECONDS:.0f} s"
+            raise Silent(told_nothing) from None
+        if not line:
+            return
+        has_told = True
+        yield line
 
 
 async def _check(response: aiohttp.ClientResponse, call: _Call) -> None:
@@ -473,14 +460,9 @@ def _failure(code: int, status: Any, retry_after: float | None, call: _Call) -> 
     causes = details.get("causes") or []
     retry_after = retry_after or details.get("retryAfterSeconds") or None
     is_terminating = any(cause.get("reason") == _TERMINATING for cause in causes)
-    if (
-        code == HTTPStatus.UNAUTHORIZED
-        or is_terminating
-        or (
-            # Admission uses the same code for what a webhook, a quota or a policy refuses.
-            code == HTTPStatus.FORBIDDEN and _NO_PERMISSION in message
-        )
-    ):
+    if code == HTTPStatus.UNAUTHORIZED:
+        return Unauthenticated(message, str(call))
+    if is_terminating or (code == HTTPStatus.FORBIDDEN and _is_of_authorizer(message)):
         return Denied(message, str(call), is_terminating)
     if code == HTTPStatus.TOO_MANY_REQUESTS:
         reasons = [str(cause.get("message", "")) for cause in causes]

@@ -33,12 +33,29 @@ class Gone(ClusterFailure):
 
 @dataclass
 class Denied(ClusterFailure):
-    """401, or 403 for want of a permission: the controller may not do this."""
+    """403 by the API server's authorizer: who asks may not do this."""
 
     permission: str
     """What was asked for: verb, resource and API group, as a Role would grant it."""
     is_terminating: bool = False
     """The namespace is being deleted: nothing new may be made there. No permission is missing."""
+
+    @property
+    def explanation(self) -> str:
+        """What is wrong, and who can mend it where; without the API server's own words."""
+        return f"the permission to {self.permission} is missing; a Role has to grant it"
+
+
+class Unauthenticated(Denied):
+    """401: the API server does not know who asks, even after credentials were read again."""
+
+    @property
+    def explanation(self) -> str:
+        """What is wrong, and who can mend it where; without the API server's own words."""
+        return (
+            f"the API server does not accept the credentials (401) for {self.permission}; "
+            "the token or certificate has expired, was revoked, or is another cluster's"
+        )
 
 
 class BusySource(StrEnum):
@@ -64,7 +81,10 @@ class Busy(ClusterFailure):
 
 
 class Refused(ClusterFailure):
-    """Another 4xx: the request as it is will hardly ever succeed; 403 of admission is one."""
+    """Another 4xx: the request as it is will hardly ever succeed.
+
+    403 by a webhook, a policy or a quota is one: no Role helps against it.
+    """
 
 
 @dataclass
@@ -79,5 +99,9 @@ class Unreachable(ClusterFailure):
     """There was no answer: the connection failed, or time ran out."""
 
 
+class Untrusted(Unreachable):
+    """No CA that is known has signed the API server's certificate, or it is another server's."""
+
+
 class Silent(Unreachable):
-    """A watch that stood told nothing, not even that all is well: what is known may be old."""
+    """A watch told nothing at all, not even its end: something on the way swallows it."""

@@ -107,7 +107,7 @@ class Recorder:
             self._counter.labels("lost").inc()
             _log.debug("an Event is lost", error=str(failure))
             if isinstance(failure, Denied) and not failure.is_terminating and not self._is_denied:
-                _log.warning(f"the permission to {failure.permission} is missing")
+                _log.warning(failure.explanation)
                 self._is_denied = True
         else:
             self._counter.labels("ok").inc()

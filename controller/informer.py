@@ -187,7 +187,7 @@ def _explained(failure: ClusterFailure, resource: Resource) -> str:
             "(usher crds | kubectl apply -f -) or turn the API on"
         )
     if isinstance(failure, Denied):
-        return f"the permission to {failure.permission} is missing"
+        return failure.explanation
     if isinstance(failure, Busy):
         return f"the API server is too busy to read {resource}"
     if isinstance(failure, Silent):

@@ -335,7 +335,7 @@ class Elector:
     def _say(self, failure: ClusterFailure) -> None:
         event = "the lease can't be read or written"
         if isinstance(failure, Denied):
-            event = f"the permission to {failure.permission} is missing"
+            event = failure.explanation
         elif isinstance(failure, Missing):
             event = f"the lease's namespace {self._key.namespace} does not exist"
         if str(failure) != self._said:  # once, not every time

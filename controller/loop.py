@@ -80,8 +80,7 @@ def _reaction_to_denial(failure: Denied) -> Reaction:
     if failure.is_terminating:
         event = "the namespace is being deleted, nothing to do"
         return Reaction(retry=False, level="info", event=event)
-    event = f"the permission to {failure.permission} is missing"
-    return Reaction(at_least=PERMISSION_SECONDS, event=event)
+    return Reaction(at_least=PERMISSION_SECONDS, event=failure.explanation)
 
 
 _REACTIONS: Final = {

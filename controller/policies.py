@@ -93,7 +93,7 @@ def _noting(complaints: list[str]) -> Iterator[None]:
     except Missing:
         pass  # the kind is not installed, or the policy has just been deleted
     except Denied as failure:
-        complaints.append(f"{failure} (missing permission: {failure.permission})")
+        complaints.append(f"{failure} ({failure.explanation})")
     except ClusterFailure as failure:
         complaints.append(str(failure))
 

@@ -66,7 +66,7 @@ class Rival:
             self._has_role = False
         except Denied as failure:
             if not self._said:
-                _log.warning(f"the permission to {failure.permission} is missing", role=ROLE)
+                _log.warning(failure.explanation, role=ROLE)
                 self._said = True
         except ClusterFailure:
             pass  # as it was before

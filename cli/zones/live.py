@@ -13,8 +13,9 @@ from cli.exits import ClusterError, InputError
 from cli.progress import counter
 from cli.zones.reading import Dump, Found
 from cluster import clock
-from cluster.client import Cluster, ConfigurationError
-from cluster.failures import ClusterFailure, Denied, Gone, Missing
+from cluster.client import Cluster
+from cluster.configuration import ConfigurationError
+from cluster.failures import ClusterFailure, Denied, Gone, Missing, Unauthenticated
 from cluster.key import Key
 from cluster.resources import EVICTION_REQUESTS, LEASES, NODES, PODS, Resource
 from controller.lease import NOTE
@@ -114,7 +115,8 @@ async def _budgets(cluster: Cluster, lease: Key) -> Mapping[Zone, Budget] | None
 
 
 def _without(denied: Denied) -> str:
-    return printable(f"the permission to {denied.permission} is missing ({denied}); {_ROLE}")
+    role = "" if isinstance(denied, Unauthenticated) else f"; {_ROLE}"
+    return printable(f"{denied.explanation} ({denied}){role}")
 
 
 def _say(what: str) -> None:

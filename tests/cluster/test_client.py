@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-import aiohttp
 import pytest
 import yaml
 from aiohttp import web
@@ -15,7 +14,7 @@ from aiohttp.test_utils import TestServer
 
 from cluster import client as cluster_module
 from cluster import clock
-from cluster.client import Cluster, _environment_proxy
+from cluster.client import Cluster
 from cluster.failures import Denied, Gone, ServerFailure, Silent, Unreachable
 from cluster.key import Key
 from cluster.resources import EVICTIONS, PODS
@@ -222,20 +221,6 @@ async def test_each_request_is_observed_once(server: Server) -> None:
     ]
 
 
-# --- proxies ------------------------------------------------------------------------------------
-
-
-def test_the_environment_names_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("no_proxy", "NO_PROXY", "HTTPS_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("https_proxy", "http://proxy:3128")
-    assert _environment_proxy("https://10.0.0.1:443") == "http://proxy:3128"
-    assert _environment_proxy("http://10.0.0.1") is None
-    monkeypatch.setenv("no_proxy", "10.0.0.1,.svc")
-    assert _environment_proxy("https://10.0.0.1:443") is None
-    assert _environment_proxy("https://kubernetes.default.svc") is None
-
-
 # --- answers that are late, cut or missing ------------------------------------------------------
 
 
@@ -277,11 +262,9 @@ async def watched(cluster: Cluster) -> list[str]:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Patience of a moment."""
-    limits = aiohttp.ClientTimeout(total=0.2)
-    monkeypatch.setattr(
-        Cluster._open, "__kwdefaults__", Cluster._open.__kwdefaults__ | {"limits": limits}
-    )
+    monkeypatch.setattr(cluster_module, "_PATIENCE_SECONDS", 0.2)
     monkeypatch.setattr(cluster_module, "_WATCH_SILENCE_SECONDS", 0.2)
+    monkeypatch.setattr(cluster_module, "_WATCH_PATIENCE_SECONDS", 1.0)
 
 
 async def test_no_answer_in_time(hasty: None, server: Server, cluster: Cluster) -> None:
@@ -302,9 +285,34 @@ async def test_an_answer_that_is_no_json(server: Server, cluster: Cluster) -> No
         await cluster.get(EVICTIONS, KEY)
 
 
-async def test_a_silent_watch_is_given_up(hasty: None, server: Server, cluster: Cluster) -> None:
+async def test_a_watch_that_tells_nothing_more_is_to_be_taken_up_again(
+    hasty: None, server: Server, cluster: Cluster
+) -> None:
     server.handler = streaming(EVENT, then=never)
+    assert await watched(cluster) == ["a"]
+
+
+async def test_a_watch_that_never_tells_anything(
+    hasty: None, server: Server, cluster: Cluster
+) -> None:
+    server.handler = streaming(then=never)
     with pytest.raises(Silent):
+        await watched(cluster)
+
+
+async def test_a_watch_may_tell_nothing_before_its_end(
+    hasty: None, server: Server, cluster: Cluster
+) -> None:
+    # No API server has to send bookmarks: this is longer than the silence after a sign of life.
+    server.handler = streaming(then=lambda _: asyncio.sleep(0.4))
+    assert await watched(cluster) == []
+
+
+async def test_a_watch_of_which_nothing_is_heard(
+    hasty: None, server: Server, cluster: Cluster
+) -> None:
+    server.handler = never
+    with pytest.raises(Unreachable):
         await watched(cluster)
 
 

@@ -267,8 +267,8 @@ def failures(program: Program, kind: str, of: str = "reading_failures") -> float
 async def test_a_watch_that_is_open_and_silent(
     users: Users, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # API servers send a bookmark about once a minute; nobody waits for that here.
-    monkeypatch.setattr(client_module, "_WATCH_SILENCE_SECONDS", 2.0)
+    # An API server ends a watch after five minutes; nobody waits for that here.
+    monkeypatch.setattr(client_module, "_WATCH_PATIENCE_SECONDS", 2.0)
     failed = prometheus_client.Counter(
         "failures", "", ("resource", "kind"), registry=prometheus_client.CollectorRegistry()
     )

@@ -19,6 +19,7 @@ from cluster.failures import (
     Refused,
     ServerFailure,
     Silent,
+    Unauthenticated,
     Unreachable,
 )
 from cluster.resources import EVICTIONS, PODS
@@ -37,7 +38,7 @@ CALL = _Call("patch", EVICTIONS, "default", "status")
     ("code", "kind"),
     [
         (400, Refused),
-        (401, Denied),
+        (401, Unauthenticated),
         (403, Refused),
         (404, Missing),
         (409, Conflict),
@@ -69,9 +70,54 @@ def test_a_missing_permission_is_named_as_a_role_grants_it() -> None:
     assert reaction.at_least == PERMISSION_SECONDS
 
 
-def test_what_a_webhook_denies_is_no_missing_permission() -> None:
-    message = 'admission webhook "validate.usher.dev" denied the request: no'
-    assert isinstance(_failure(403, {"message": message}, None, CALL), Refused)
+@pytest.mark.parametrize(
+    "message",
+    [
+        FORBIDDEN,
+        (
+            'evictions.lifecycle.k8s.io is forbidden: User "u" cannot list resource "evictions" in '
+            'API group "lifecycle.k8s.io" at the cluster scope'
+        ),
+        (
+            'pods "db-0" is forbidden: User "system:serviceaccount:a:b" cannot create resource '
+            '"pods/eviction" in API group "" in the namespace "c": RBAC: role "x" not found'
+        ),
+        'forbidden: User "u" cannot get path "/metrics"',
+    ],
+)
+def test_what_the_authorizer_refuses_is_a_missing_permission(message: str) -> None:
+    failure = _failure(403, {"message": message}, None, CALL)
+    assert type(failure) is Denied
+    assert "a Role has to grant it" in failure.explanation
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        'admission webhook "validate.usher.dev" denied the request: no',
+        'admission webhook "a.b.c" denied the request: this pod cannot be evicted now',
+        'admission webhook "a.b" denied the request: pods "a" is forbidden: User "u" cannot move',
+        (
+            'evictions.lifecycle.k8s.io "pod-1-db-0" is forbidden: ValidatingAdmissionPolicy '
+            "'freeze' with binding 'freeze' denied request: nothing cannot change before Monday"
+        ),
+        'pods "db-0" is forbidden: exceeded quota: q, used: count/evictions=10, limited: 10',
+        (
+            'evictions "a" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers '
+            "to a resource you can't set finalizers on: no RBAC policy matched"
+        ),
+    ],
+)
+def test_what_admission_refuses_is_no_missing_permission(message: str) -> None:
+    assert type(_failure(403, {"message": message}, None, CALL)) is Refused
+
+
+def test_who_is_not_known_lacks_no_permission() -> None:
+    failure = _failure(401, {"message": "Unauthorized"}, None, CALL)
+    reaction = reaction_to(failure)
+    assert "does not accept the credentials (401)" in reaction.event
+    assert "missing" not in reaction.event
+    assert reaction.at_least == PERMISSION_SECONDS
 
 
 def test_a_namespace_that_is_being_deleted_is_no_missing_permission() -> None:

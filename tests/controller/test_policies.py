@@ -129,7 +129,10 @@ async def test_one_failure_does_not_keep_others_from_their_count(
     (line,) = lines
     assert line["errors"] == [
         "unable to parse requirement",
-        "forbidden (missing permission: list clusterresponderpolicies)",
+        (
+            "forbidden (the permission to list clusterresponderpolicies is missing; "
+            "a Role has to grant it)"
+        ),
     ]
 
 
