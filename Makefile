@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo test check format lint types layers fast-tests e2e fix fuzz chaos bench \
 	bench-webhook bench-controller bench-nodes controlplane rule docs chart kustomize \
-	site image sbom lock clean
+	site image image-python sbom lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,7 +35,7 @@ run: setup ## Start the webhook on localhost, send it sample reviews, keep servi
 demo: setup ## The same, and stop
 	$(BIN)/python -m examples.demo
 
-test: setup check site e2e fuzz ## Everything that CI runs
+test: setup check image-python site e2e fuzz ## Everything that CI runs
 
 check: setup format lint types layers fast-tests ## Format, lint, types, layers and fast tests
 
@@ -112,6 +112,22 @@ IMAGE ?= usher:dev
 image: ## Build the image (ENGINE=podman IMAGE=registry/usher:tag); needs a container engine
 	$(ENGINE) build --tag $(IMAGE) --build-arg REVISION="$$(git rev-parse HEAD)" \
 		--build-arg SOURCE_DATE_EPOCH="$$(git log -1 --format=%ct)" .
+
+# The minor version is that of the Dockerfile. pyenv's python3.13 wants to be told which one it is.
+IMAGE_MINOR := $(shell sed -n 's|^ARG BUILD_IMAGE=.*/python:\(3\.[0-9]*\).*|\1|p' Dockerfile)
+IMAGE_PYTHON ?= python$(IMAGE_MINOR)
+IMAGE_VENV := build/python$(IMAGE_MINOR)
+image-python: export PYENV_VERSION ?= $(IMAGE_MINOR)
+image-python: ## Test TLS and the rest of the client on the image's Python, if it is installed
+	@if ! $(IMAGE_PYTHON) -c ''; then \
+		echo "skipped: there is no $(IMAGE_PYTHON); name another one by IMAGE_PYTHON=…"; exit 0; fi; \
+	set -e; \
+	[ $(IMAGE_VENV)/.ready -nt requirements/dev.txt ] || { \
+		$(IMAGE_PYTHON) -m venv --clear $(IMAGE_VENV); \
+		$(IMAGE_VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes \
+			-r requirements/dev.txt; \
+		touch $(IMAGE_VENV)/.ready; }; \
+	$(IMAGE_VENV)/bin/python -m pytest tests/cluster
 
 sbom: setup ## Write build/sbom.cdx.json: what is in the image beside its base (CycloneDX)
 	@mkdir -p build

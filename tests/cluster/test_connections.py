@@ -197,4 +197,3 @@ def test_an_api_server_that_vanishes_is_noticed() -> None:
     command = ["unshare", "--net", sys.executable, "-m", "tests.cluster.blackhole"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert run.stdout.startswith("Unreachable: ")
-    assert "timed out" in run.stdout
