@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 import aiohttp
 import structlog
@@ -82,6 +83,7 @@ class Configuration:
         except (OSError, ValueError) as error:  # of files, TLS, and how they are written
             raise ConfigurationError(f"no usable configuration: {error}") from None
         proxy = read.proxy or environment_proxy(read.server, os.environ)
+        _check_proxy(proxy)
         self._access = Access(read.server, read.authorization, context, read.server_name, proxy)
         self._read = read
         self._look_at = monotonic() + _LOOK_SECONDS
@@ -126,6 +128,22 @@ class Configuration:
             if self._access is not used:
                 return True
             return await self.load() != used
+
+
+def _check_proxy(url: str | None) -> None:
+    """Raise ConfigurationError for what aiohttp can't use. Its password is nobody's business."""
+    if url is None:
+        return
+    try:
+        parts = urlsplit(url)
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise ConfigurationError(
+            "no usable configuration: the proxy's URL must begin with http:// or https:// and "
+            "name a host"
+        )
 
 
 def _contents(paths: Iterable[Path]) -> dict[Path, bytes | None]:

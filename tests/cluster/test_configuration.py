@@ -448,6 +448,18 @@ async def test_a_pod_that_lacks_something(
         await Configuration(None).load()
 
 
+@pytest.mark.parametrize("proxy", ["socks5://a:secret@b:1080", "http://", "http://[b", "a://b"])
+async def test_a_proxy_that_can_not_be_used(
+    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    trusts_in_a_pod(client, server.authority)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    with pytest.raises(ConfigurationError, match="must begin with http://") as caught:
+        await Configuration(None).load()
+    assert "secret" not in str(caught.value)
+
+
 def test_a_pod_imports_no_models() -> None:
     """They take 30 MiB in each process."""
     program = "import sys, cli.main, controller.app, webhook.cluster, certs.agent\n"

@@ -123,6 +123,16 @@ _FOREIGN: Final = {
     'field manager "usher-certs": .webhooks[',
     "conflict",
     "].clientConfig.caBundle",
+    "admission webhook",
+    "denied the request",
+    "ValidatingAdmissionPolicy",
+    "exceeded quota",
+    # OpenSSL and aiohttp
+    "certificate verify failed: unable to get local issuer certificate",
+    "self-signed certificate in certificate chain",
+    "IP address mismatch",
+    "Hostname mismatch",
+    "Cannot connect to host",
     # kubelets, and kubectl that shows them
     "ImagePullBackOff",
     "Init:0/1",
