@@ -185,6 +185,12 @@ class Cluster:
             if not more:
                 return
 
+    async def version(self, resource: Resource) -> str:
+        """The resource version of the present, read from the API server's storage."""
+        call = _Call("list", resource)
+        answer = await self._send("GET", call, resource.path(), {"limit": "1"})
+        return str((answer.get("metadata") or {}).get("resourceVersion", ""))
+
     async def watch(self, resource: Resource, version: str) -> AsyncGenerator[WatchEvent, None]:
         """What happens after ``version``, until the API server ends the watch.
 

@@ -12,7 +12,6 @@ from typing import Any, Final, TypeAlias
 
 import structlog
 
-from cluster import clock
 from cluster.client import Cluster
 from cluster.key import Key
 from cluster.resources import EVICTION_REQUESTS, EVICTIONS, PODS
@@ -21,16 +20,19 @@ from controller.evictor import Evictor
 from controller.health import serving
 from controller.informer import Informer
 from controller.lease import Alone, Elector, Lead, Terms
-from controller.loop import Loop, is_over
+from controller.loop import Handler, Loop, is_over
 from controller.metrics import Board, Metrics, ZoneBoard
 from controller.node_keeper import NodeHealth, NodeKeeper
+from controller.plan import Sync
 from controller.planning.extras import Extras
 from controller.planning.occurrences import Level
 from controller.policies import PolicyKeeper
 from controller.queue import WorkQueue
+from controller.reconciler import Reconciler
 from controller.rival import Rival
-from controller.routing import Item, Router
+from controller.routing import EVICTOR, Item, Router
 from controller.store import Change
+from controller.verification import Verifier
 from controller.view import (
     KnownPod,
     View,
@@ -120,19 +122,30 @@ class Controller:
             cluster, EVICTION_REQUESTS, read_request, view.requests, self._request_changed, bad
         )
         self._lead = self._candidate(cluster)
-        learn = {
-            EVICTIONS.name: self._evictions.learn,
-            EVICTION_REQUESTS.name: self._requests.learn,
-        }
+        learn = {each.resource.name: each.learn for each in self._own_informers}
         writer = Writer(cluster, metrics, learn, self._lead.leads)
         self._events = Recorder(cluster, settings.events, metrics.events)
         tell = self._events.tell
-        evictor = Evictor(writer, tell) if settings.evictor else None
+        now = cluster.time.now
+        verifier = Verifier(cluster, view, learn, self._trouble)
+        evictor = Evictor(view, writer, verifier, tell, now)
+        self._evictor = evictor if settings.evictor else None
+        self._reconciler = Reconciler(
+            view, writer, verifier, extras=self._extras, tell=tell, now=now
+        )
         self._nodes = self._node_keeper(settings.node_health, writer)
-        special = self._nodes.special if self._nodes else {}
-        self._loop = Loop(view, self._queue, writer, evictor, metrics, self._extras, tell, special)
-        metrics.registry.register(Board(view, self._depth, self._heard, clock.now))
+        self._loop = Loop(self._queue, self._handlers(), metrics)
+        metrics.registry.register(Board(view, self._depth, self._heard, now))
         metrics.clock_ahead.set_function(self._seconds_ahead)
+
+    def _handlers(self) -> dict[str, Handler]:
+        """Who does what."""
+        handlers: dict[str, Handler] = dict.fromkeys(Sync, self._reconciler.run)
+        if self._evictor is not None:
+            handlers[EVICTOR] = self._evictor.run
+        if self._nodes is not None:
+            handlers |= self._nodes.handlers
+        return handlers
 
     def _node_keeper(self, settings: NodeHealth | None, writer: Writer) -> NodeKeeper | None:
         if settings is None:
@@ -155,8 +168,12 @@ class Controller:
         return self._nodes.note() if self._nodes else None
 
     @property
+    def _own_informers(self) -> list[AnyInformer]:
+        return [self._pods, self._evictions, self._requests]
+
+    @property
     def _informers(self) -> list[AnyInformer]:
-        own: list[AnyInformer] = [self._pods, self._evictions, self._requests]
+        own = self._own_informers
         return [*own, self._nodes.informer] if self._nodes else own
 
     async def run(self) -> None:
@@ -184,7 +201,7 @@ class Controller:
 
     async def _work(self) -> None:
         """Lead whenever possible. Who stands by sees everything, and can start at once."""
-        for informer in (self._pods, self._evictions, self._requests):
+        for informer in self._own_informers:
             await informer.synced.wait()
         while True:
             if self._rival is not None:
@@ -206,13 +223,8 @@ class Controller:
         _log.info("the cluster's own controller is gone")
 
     async def _work_while_leading(self) -> None:
-        self._queue.clear()
-        self._leading = True
-        self._add(self._router.everything())
-        if self._nodes is not None:
-            self._nodes.begin()
         tasks = [
-            asyncio.create_task(self._loop.run(self._settings.workers)),
+            asyncio.create_task(self._work_with_the_present()),
             asyncio.create_task(self._lead.hold()),
             asyncio.create_task(PolicyKeeper(self._cluster).run()),
         ]
@@ -230,6 +242,18 @@ class Controller:
         for task in done:
             task.result()  # a bug in the workers must not pass for a lost lead
 
+    async def _work_with_the_present(self) -> None:
+        """Work, once everything is known that the leader before has written."""
+        async with asyncio.TaskGroup() as group:
+            for informer in self._informers:
+                group.create_task(informer.catch_up())
+        self._queue.clear()
+        self._leading = True
+        self._add(self._router.everything())
+        if self._nodes is not None:
+            self._nodes.begin()
+        await self._loop.run(self._settings.workers)
+
     # --- what happens in the cluster ------------------------------------------------------------
 
     def _read_eviction(self, document: Mapping[str, Any]) -> Eviction:
@@ -246,7 +270,9 @@ class Controller:
     def _eviction_changed(self, change: Change[Eviction]) -> None:
         old, new = (entry.value if entry else None for entry in change)
         if old is not None and is_over(old, new):
-            self._loop.forget(old)
+            self._reconciler.forget(old)
+            if self._evictor is not None:
+                self._evictor.forget(old.metadata.uid)
         if self._leading:
             self._add(self._router.eviction(change))
 
@@ -278,8 +304,12 @@ class Controller:
         reasons += [self._rival.reason()] if self._rival is not None else []
         return list(filter(None, reasons))
 
+    def _trouble(self) -> str | None:
+        """Why what is seen of pods, Evictions and their requests may be old."""
+        return next(filter(None, (informer.trouble for informer in self._own_informers)), None)
+
     def _extras(self) -> Extras:
-        return replace(self._settings.extras, trusts_clock=self._cluster.has_right_time)
+        return replace(self._settings.extras, trusts_clock=self._cluster.time.is_settled)
 
     def _seconds_ahead(self) -> float:
         return self._cluster.clock_ahead.total_seconds()

@@ -1,11 +1,11 @@
 """Runs the default evictor: plans, calls the eviction subresource, reports."""
 
 import re
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 
 import structlog
 
-from cluster import clock
 from cluster.failures import (
     Busy,
     ClusterFailure,
@@ -28,6 +28,9 @@ from controller.planning.evictor import (
 )
 from controller.planning.occurrences import refused
 from controller.planning.snapshot import Snapshot
+from controller.routing import Item
+from controller.verification import Verifier
+from controller.view import View
 from controller.writer import Writer
 from rules.api import Eviction, PodReference
 
@@ -38,9 +41,20 @@ _budget = re.compile(r"[Tt]he disruption budget (\S+) ").search
 class Evictor:
     """The responder ``imperative-eviction.k8s.io/evictor``."""
 
-    def __init__(self, writer: Writer, tell: Tell) -> None:
+    def __init__(
+        self,
+        view: View,
+        writer: Writer,
+        verifier: Verifier,
+        tell: Tell,
+        now: Callable[[], datetime],
+    ) -> None:
+        """``tell`` people what happens; ``now`` is the API server's time."""
+        self._view = view
         self._writer = writer
+        self._verifier = verifier
         self._tell_people = tell
+        self._now = now
         self._attempts: dict[str, Attempts] = {}
         """By the Eviction's UID."""
 
@@ -48,22 +62,29 @@ class Evictor:
         """The Eviction with that UID is over."""
         self._attempts.pop(uid, None)
 
-    async def run(self, key: Key, eviction: Eviction, snapshot: Snapshot) -> timedelta | None:
-        """Do what is to be done about ``eviction``; returns when to look again.
+    async def run(self, item: Item) -> timedelta | None:
+        """Do what is to be done about the Eviction of ``item``; returns when to look again.
 
-        Raises what :meth:`controller.writer.Writer.apply` raises.
+        Raises LateViewError, and what :meth:`controller.writer.Writer.apply` raises.
         """
+        key, entry = item.key, self._view.evictions.get(item.key)
+        if entry is None:
+            return None
+        eviction = entry.value
+        snapshot = self._view.snapshot(key.namespace, eviction, {})
         plan = self._plan(key, eviction, snapshot)
         if plan.calls is not None:
             await self._call(key, eviction, plan.calls)
             plan = self._plan(key, eviction, snapshot)
+        if plan.claim is not None:
+            await self._verifier.prove(key.namespace, [plan.claim])
         if plan.report is not None:
-            judged = report_request(key, plan.report, snapshot, clock.now())
+            judged = report_request(key, plan.report, snapshot, self._now())
             await self._writer.apply(report_write(key, plan.report), judged, EVICTOR_MANAGER)
         return plan.requeue_after
 
     def _plan(self, key: Key, eviction: Eviction, snapshot: Snapshot) -> EvictorPlan:
-        return plan_evictor(key, snapshot, clock.now(), self._attempts.get(eviction.metadata.uid))
+        return plan_evictor(key, snapshot, self._now(), self._attempts.get(eviction.metadata.uid))
 
     async def _call(self, key: Key, eviction: Eviction, pod: PodReference) -> None:
         """Ask for the eviction, and remember what came of it."""
@@ -78,7 +99,7 @@ class Evictor:
                 retry_after = failure.retry_after or 0.0
         uid = eviction.metadata.uid
         attempts = self._attempts.get(uid) or remembered(eviction)
-        attempts = attempts.after(clock.now(), refusal, timedelta(seconds=retry_after))
+        attempts = attempts.after(self._now(), refusal, timedelta(seconds=retry_after))
         self._attempts[uid] = attempts
         if refusal:
             self._tell(key, eviction, attempts)

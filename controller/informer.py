@@ -3,7 +3,7 @@
 import asyncio
 from asyncio import sleep
 from collections.abc import Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from time import monotonic
 from typing import Any, Final, Generic, TypeVar
 
@@ -20,6 +20,7 @@ from cluster.failures import (
     ServerFailure,
     Silent,
 )
+from cluster.pauses import jittered
 from cluster.resources import Resource
 from controller.store import Change, Entry, Store, entry_of, identity_of, version_of
 from rules.decode import DecodeError
@@ -33,6 +34,11 @@ _log = structlog.get_logger()
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 """Seconds between attempts, doubling from the first to the longest."""
+_SMALL: Final = 5000
+"""Objects: ten pages of a list. So few are listed anew rather than waited for. Our own choice."""
+_CATCH_UP_SECONDS: Final = 10.0
+"""For how long a watch of more objects is waited for: where there are so many, something happens
+all the time. Our own choice."""
 _SHORT_WATCH: Final = 1.0
 """Seconds; API servers let a watch go on for minutes."""
 
@@ -64,6 +70,9 @@ class Informer(Generic[ValueT]):
         self._is_watchable = True
         """Whether the last watch was of any use; else lists must not follow each other at once."""
         self._said = ""
+        self._progress = asyncio.Event()
+        """Set whenever the API server has told something."""
+        self._watching: asyncio.Timeout | None = None
         self.synced = asyncio.Event()
         """Set after the first complete list."""
         self.heard = monotonic()
@@ -77,7 +86,7 @@ class Informer(Generic[ValueT]):
             try:
                 if not self._version:
                     await self._list()
-                await self._watch()
+                await self._watch_until_renewed()
             except Gone as failure:
                 self._version = ""
                 if not self._is_watchable:  # a server that has always forgotten
@@ -88,6 +97,37 @@ class Informer(Generic[ValueT]):
                 _log.info("the watch is too old, listing again", resource=str(self.resource))
             except ClusterFailure as failure:
                 await self._wait_out(failure)
+
+    async def catch_up(self) -> None:
+        """Return when everything is known that had happened when this was called.
+
+        A watch tells nothing while nothing happens, so that one that is silent for good looks the
+        same. Where it has not told of the present in time, everything is listed anew, on a new
+        watch. Waits as long as the resource can't be read.
+        """
+        present = await self._present()
+        if len(self.store) > _SMALL:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CATCH_UP_SECONDS):
+                    await self._reached(present)
+        if self.store.seen < present:
+            self._version = ""
+            if self._watching is not None:
+                self._watching.reschedule(0)
+            await self._reached(present)
+
+    async def _present(self) -> int:
+        while True:
+            try:
+                return version_of(await self._cluster.version(self.resource))
+            except ClusterFailure as failure:
+                _log.info("not read yet", resource=str(self.resource), error=str(failure))
+                await sleep(jittered(_FIRST_PAUSE))
+
+    async def _reached(self, version: int) -> None:
+        while self.store.seen < version:
+            self._progress.clear()
+            await self._progress.wait()
 
     def learn(self, document: Mapping[str, Any]) -> None:
         """Take over the answer to an own write, which the watch will only tell later."""
@@ -106,6 +146,16 @@ class Informer(Generic[ValueT]):
         self._version = version
         self._is_well()
         self.synced.set()
+
+    async def _watch_until_renewed(self) -> None:
+        """Watch; where somebody wants to know the present, see :meth:`catch_up`, no longer."""
+        try:
+            async with asyncio.timeout(None) as self._watching:
+                await self._watch()
+        except TimeoutError:
+            self._version = ""
+        finally:
+            self._watching = None
 
     async def _watch(self) -> None:
         began = monotonic()
@@ -155,6 +205,7 @@ class Informer(Generic[ValueT]):
 
     def _is_well(self) -> None:
         self.heard = monotonic()
+        self._progress.set()
         if self._is_watchable:
             self._pause = _FIRST_PAUSE
         if self._said:
@@ -173,7 +224,7 @@ class Informer(Generic[ValueT]):
             _log.warning(self.trouble, resource=str(self.resource), error=str(failure))
             self._said = self.trouble
         wanted = failure.retry_after if isinstance(failure, (Busy, ServerFailure)) else None
-        await sleep(max(self._pause, wanted or 0))
+        await sleep(jittered(max(self._pause, wanted or 0)))
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
 
     def _count(self, failure: ClusterFailure) -> None:

@@ -1,15 +1,13 @@
-"""The workers: take an item, plan, write, see when to look again."""
+"""The workers: take an item, have it worked on, see when to look again."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from time import monotonic
-from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 import structlog
 
-from cluster import clock
 from cluster.failures import (
     Busy,
     ClusterFailure,
@@ -19,26 +17,14 @@ from cluster.failures import (
     Refused,
     ServerFailure,
 )
-from cluster.key import Key
-from controller.events import Tell
-from controller.evictor import Evictor
 from controller.metrics import Metrics
-from controller.ownership import MANAGER
-from controller.plan import Sync, plan
-from controller.planning.admission import as_request
-from controller.planning.deferral import with_deferral
-from controller.planning.extras import Extras, expiry, extended
-from controller.planning.metadata import complete_creation
-from controller.planning.occurrences import occurrences
 from controller.planning.relevance import has_ended
-from controller.planning.snapshot import Snapshot
-from controller.planning.writes import EVICTION_REQUESTS, EVICTIONS, Plan, Write
 from controller.queue import WorkQueue
-from controller.routing import EVICTOR, Item
-from controller.view import View
-from controller.writer import NotLeadingError, RefusedPlanError, Writer
-from rules.api import Eviction, EvictionRequest
-from rules.states import FINAL_CONDITIONS, HEARTBEAT_DEADLINE
+from controller.routing import Item
+from controller.verification import UNPROVED_SECONDS, LateViewError
+from controller.writer import NotLeadingError, RefusedPlanError
+from rules.api import Eviction
+from rules.states import HEARTBEAT_DEADLINE
 
 _log = structlog.get_logger()
 PERMISSION_SECONDS: Final = 30.0
@@ -51,9 +37,9 @@ LONGEST_WAIT: Final = HEARTBEAT_DEADLINE
 set meanwhile may be far too long. Our own choice: the longest span of an ordinary plan."""
 
 
-Special: TypeAlias = Callable[[Item], Awaitable[timedelta | None]]
-"""Does what an item asks for; returns when to do so again. Raises ClusterFailure and
-NotLeadingError."""
+Handler: TypeAlias = Callable[[Item], Awaitable[timedelta | None]]
+"""Does what an item asks for; returns when to do so again. Raises ClusterFailure, NotLeadingError,
+RefusedPlanError and LateViewError."""
 
 
 class Reaction(NamedTuple):
@@ -99,30 +85,12 @@ class Loop:
     """Works off the queue."""
 
     def __init__(
-        self,
-        view: View,
-        queue: WorkQueue[Item],
-        writer: Writer,
-        evictor: Evictor | None,
-        metrics: Metrics,
-        extras: Callable[[], Extras],
-        tell: Tell,
-        special: Mapping[str, Special] = MappingProxyType({}),
+        self, queue: WorkQueue[Item], handlers: Mapping[str, Handler], metrics: Metrics
     ) -> None:
-        """``evictor`` None: somebody else is the default evictor; ``tell`` people what happens.
-
-        ``special``: work of other kinds → who does it.
-        """
-        self._tell = tell
-        self._special = special
-        self._extras = extras
-        self._view = view
+        """``handlers``: :attr:`controller.routing.Item.work` → who does it; else nobody does."""
         self._queue = queue
-        self._writer = writer
-        self._evictor = evictor
+        self._handlers = handlers
         self._metrics = metrics
-        self._terminal_times: dict[str, datetime] = {}
-        """What is to be remembered between two plans, by the Eviction's UID."""
         self._began: dict[Item, float] = {}
 
     def longest_work(self) -> float:
@@ -149,13 +117,24 @@ class Loop:
 
     async def _handle(self, item: Item) -> None:
         try:
-            again = await self._sync(item)
+            handler = self._handlers.get(item.work)
+            again = await handler(item) if handler is not None else None
         except ClusterFailure as failure:
             self._react(item, failure)
+        except LateViewError as error:
+            self._metrics.failures.labels(item.work, type(error).__name__).inc()
+            delay = self._queue.retry(item, at_least=UNPROVED_SECONDS)
+            _log.warning(
+                "the view is late, nothing final is said",
+                **_about(item),
+                reason=str(error),
+                retry_seconds=delay,
+            )
         except RefusedPlanError:
             self._queue.add(item, HOPELESS_SECONDS)
         except NotLeadingError:
-            pass  # whoever leads next looks at everything
+            # Whoever leads next looks at everything; that may be this process, in a moment.
+            self._queue.retry(item)
         except Exception:  # noqa: BLE001 - one bad object must not stop all others
             self._metrics.failures.labels(item.work, "bug").inc()
             delay = self._queue.retry(item, at_least=_MISSING_SECONDS)
@@ -173,77 +152,6 @@ class Loop:
         log = getattr(_log, reaction.level)
         log(reaction.event, **_about(item), error=str(failure), retry_seconds=delay)
 
-    async def _sync(self, item: Item) -> timedelta | None:
-        """Bring one object into order; returns when to look at it again."""
-        if (special := self._special.get(item.work)) is not None:
-            return await special(item)
-        store = self._view.requests if item.work == Sync.REQUEST else self._view.evictions
-        entry = store.get(item.key)
-        if entry is None:
-            return None
-        snapshot = self._view.snapshot(item.key.namespace, entry.value, self._terminal_times)
-        value: Eviction | EvictionRequest = entry.value
-        if item.work == EVICTOR:
-            if self._evictor is None or not isinstance(value, Eviction):
-                return None
-            return await self._evictor.run(item.key, value, snapshot)
-        return await self._carry_out(item, value, snapshot)
-
-    async def _carry_out(
-        self, item: Item, value: Eviction | EvictionRequest, snapshot: Snapshot
-    ) -> timedelta | None:
-        now = clock.now()
-        sync = Sync(item.work)
-        planned = plan(sync, item.key, snapshot, now)
-        planned = extended(sync, planned, item.key, snapshot, now, self._extras())
-        planned = with_deferral(sync, planned, item.key, snapshot, now)
-        for write in planned.writes:
-            await self._write(write, snapshot, now)
-        if sync == Sync.EVICTION:
-            self._remember(value.metadata.uid, planned)
-        if planned.writes or planned.requeue_after is not None:
-            return planned.requeue_after
-        return await self._remove(sync, item.key, value, snapshot)
-
-    async def _remove(
-        self, sync: Sync, key: Key, value: Eviction | EvictionRequest, snapshot: Snapshot
-    ) -> timedelta | None:
-        """Delete what has outlived its use; returns when it will have."""
-        found = expiry(sync, key, snapshot, clock.now(), self._extras())
-        if found.is_due:
-            resource = EVICTION_REQUESTS if sync == Sync.REQUEST else EVICTIONS
-            await self._writer.delete(resource, key, value.metadata)
-        return found.after
-
-    async def _write(self, write: Write, snapshot: Snapshot, now: datetime) -> None:
-        creates = write.resource == EVICTIONS and snapshot.eviction(write.key) is None
-        if creates:
-            write = complete_creation(write, snapshot, now)
-        judged = as_request(write, snapshot, now)
-        await self._writer.apply(write, judged, MANAGER)
-        before, after = judged.old_object, judged.object
-        if isinstance(before, Eviction) and isinstance(after, Eviction):
-            for occurrence in occurrences(before.status, after.status):
-                self._tell(before, occurrence)
-        told = _told(write)
-        # One line for the beginning and one for the end of each; the steps between are for those
-        # who look for something.
-        log = _log.info if creates or _ENDS & told.keys() else _log.debug
-        log("created" if creates else "written", **told)
-
-    def _remember(self, uid: str, planned: Plan) -> None:
-        if planned.terminal_time is None:
-            self._terminal_times.pop(uid, None)
-        else:
-            self._terminal_times[uid] = planned.terminal_time
-
-    def forget(self, eviction: Eviction) -> None:
-        """``eviction`` is gone, or has ended: nothing about it needs to be remembered."""
-        uid = eviction.metadata.uid
-        self._terminal_times.pop(uid, None)
-        if self._evictor is not None:
-            self._evictor.forget(uid)
-
 
 def is_over(old: Eviction | None, new: Eviction | None) -> bool:
     """Whether an Eviction that was ``old`` and is ``new`` has just come to its end."""
@@ -252,24 +160,3 @@ def is_over(old: Eviction | None, new: Eviction | None) -> bool:
 
 def _about(item: Item) -> dict[str, str]:
     return {"work": item.work, "namespace": item.key.namespace, "name": item.key.name}
-
-
-_ENDS: Final = {str(type_) for type_ in FINAL_CONDITIONS}
-
-
-def _told(write: Write) -> dict[str, object]:
-    """What a log line says of a write."""
-    status = write.apply.get("status", {})
-    told: dict[str, object] = {
-        "resource": write.resource,
-        "namespace": write.key.namespace,
-        "name": write.key.name,
-        "part": write.subresource or "metadata",
-    }
-    for condition in status.get("conditions", ()):
-        if condition["status"] == "True":
-            told[condition["type"]] = condition["reason"]
-    for responder in status.get("targetResponders", ()):
-        if responder["state"] == "Active":
-            told["active"] = responder["name"]
-    return told

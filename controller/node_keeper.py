@@ -18,7 +18,7 @@ from cluster.resources import NODES
 from controller.events import Say
 from controller.informer import Informer
 from controller.lease import Lead
-from controller.loop import Special
+from controller.loop import Handler
 from controller.metrics import Metrics
 from controller.node_herald import NodeHerald
 from controller.node_requests import NodeRequests, PretendedRequests
@@ -102,7 +102,7 @@ class NodeKeeper:
         self._herald = NodeHerald(nodes, lead, say, metrics, dry_run=settings.dry_run)
 
     @property
-    def special(self) -> Mapping[str, Special]:
+    def handlers(self) -> Mapping[str, Handler]:
         """The kinds of work that are done here."""
         return {PLANNING: self._tick, NODE_REQUEST: self._requests.run}
 

@@ -4,13 +4,17 @@ Knowledge comes from lists, from watches, and from the answers to the controller
 are earlier than the watch. Pure: no I/O, no clock.
 """
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from cluster.key import Key
 
 ValueT = TypeVar("ValueT")
+
+MAX_DELETED: Final = 16_384
+"""Of so many objects that are gone it is remembered that they are: 3 MB at most. Our own choice:
+more than are deleted in the minutes within which anybody asks. What is forgotten is read anew."""
 
 
 class Entry(NamedTuple, Generic[ValueT]):
@@ -62,6 +66,20 @@ class Store(Generic[ValueT]):
             name: defaultdict(dict) for name in indexes
         }
         self._seen = -1
+        self._deleted: OrderedDict[str, None] = OrderedDict()
+        """UIDs, the one deleted last at the end."""
+
+    @property
+    def seen(self) -> int:
+        """Everything up to this version is known."""
+        return self._seen
+
+    def was_deleted(self, uid: str) -> bool:
+        """Whether the API server has told that the object with that UID is gone.
+
+        False says nothing: it may be there, or gone for long.
+        """
+        return uid in self._deleted
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -80,13 +98,16 @@ class Store(Generic[ValueT]):
     def replace(self, entries: Iterable[Entry[ValueT]], version: int) -> list[Change[ValueT]]:
         """Take over a complete list as of ``version``; returns what that changes.
 
-        Answers to own writes that came while the list was on its way are newer than it.
+        Answers to own writes that came while the list was on its way are newer than it. A list
+        that is older than what was seen is of a cluster restored from a backup, in which nothing
+        of that has happened.
         """
-        self._seen = max(self._seen, version)
+        is_restored = version < self._seen
+        self._seen = version
         listed = {entry.key: entry for entry in entries}
         changes: list[Change[ValueT]] = []
         for entry in tuple(self._entries.values()):
-            if entry.version > self._seen:
+            if entry.version > version and not is_restored:
                 listed.pop(entry.key, None)
             elif entry.key not in listed:
                 changes += self._remove(entry.key)
@@ -113,6 +134,7 @@ class Store(Generic[ValueT]):
     def delete(self, key: Key, uid: str, version: int) -> list[Change[ValueT]]:
         """Take over the event of the watch that an object is gone."""
         self.saw(version)
+        self._bury(uid)
         known = self._entries.get(key)
         if known is None or known.uid != uid:
             return []
@@ -150,7 +172,13 @@ class Store(Generic[ValueT]):
     def _remove(self, key: Key) -> list[Change[ValueT]]:
         entry = self._entries.pop(key)
         self._unindex(entry)
+        self._bury(entry.uid)
         return [Change(entry, None)]
+
+    def _bury(self, uid: str) -> None:
+        self._deleted[uid] = None
+        if len(self._deleted) > MAX_DELETED:
+            self._deleted.popitem(last=False)
 
     def _unindex(self, entry: Entry[ValueT]) -> None:
         for name, indexer in self._indexers.items():

@@ -42,7 +42,7 @@ class View:
     """The pods, Evictions and EvictionRequests that are known, each findable as plans need it."""
 
     def __init__(self) -> None:
-        self.pods: Store[KnownPod] = Store()
+        self.pods: Store[KnownPod] = Store(uid=_uid_of)
         self.evictions: Store[Eviction] = Store(target=_target_of, stem=_stem_of)
         self.requests: Store[EvictionRequest] = Store(target=_target_of)
 
@@ -75,9 +75,11 @@ class View:
                 *self.evictions.find("stem", stem),
             )
         }
-        found = self.pods.get(Key(namespace, pod.name))
+        named = self.pods.get(Key(namespace, pod.name))
+        found = {entry.key: entry for entry in self.pods.find("uid", (namespace, pod.uid))}
+        found |= {named.key: named} if named else {}
         return Snapshot(
-            pods=(pod_of(found.value.kept),) if found else (),
+            pods=tuple(pod_of(entry.value.kept) for entry in found.values()),
             evictions=tuple(known.values()),
             eviction_requests=tuple(e.value for e in self.requests_of(namespace, pod.uid)),
             terminal_times={
@@ -86,6 +88,10 @@ class View:
                 if eviction.metadata.uid in terminal_times
             },
         )
+
+
+def _uid_of(entry: Entry[KnownPod]) -> tuple[str, str]:
+    return entry.key.namespace, entry.uid
 
 
 def _target_of(entry: Entry[Eviction] | Entry[EvictionRequest]) -> tuple[str, str] | None:

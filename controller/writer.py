@@ -10,10 +10,10 @@ from cluster.failures import ClusterFailure, Conflict, Missing, Refused
 from cluster.key import Key
 from cluster.resources import BY_NAME
 from controller.metrics import Metrics
-from controller.planning.writes import Write
+from controller.planning.writes import EVICTIONS, Write
 from rules.api import ObjectMeta
 from rules.evaluate import evaluate
-from rules.request import Request
+from rules.request import STATUS, Judged, Request
 
 Learn = Callable[[Mapping[str, Any]], None]
 
@@ -50,7 +50,7 @@ class Writer:
         Raises ClusterFailure, NotLeadingError and RefusedPlanError.
         """
         self._judge(write, judged)
-        document = _with_uid(write, judged)
+        document = _identified(write, judged)
         try:
             answer = await self._apply(write, document, manager)
         except Refused:
@@ -58,12 +58,23 @@ class Writer:
             # whose answer was lost. An API server compares versions before it judges, and so tells
             # a conflict from a refusal.
             stored = judged.old_object if judged else None
-            if stored is None:
+            if stored is None or _relies_on_version(write):
                 raise
-            known = {"resourceVersion": stored.metadata.resource_version}
-            document = {**document, "metadata": {**document["metadata"], **known}}
-            answer = await self._apply(write, document, manager)
+            answer = await self._apply(write, _of_version(document, stored), manager)
+        except Conflict:
+            if _relies_on_version(write):
+                await self._look_again(write)
+            raise
         self._learn[write.resource](answer)
+
+    async def _look_again(self, write: Write) -> None:
+        """Learn what has come between: the watch may be silent, and would go on to be so."""
+        try:
+            document = await self._cluster.get(BY_NAME[write.resource], write.key)
+        except ClusterFailure as failure:
+            _log.debug("not read after a conflict", name=write.key.name, error=str(failure))
+        else:
+            self._learn[write.resource](document)
 
     async def _apply(
         self, write: Write, document: Mapping[str, Any], manager: str
@@ -129,14 +140,35 @@ class Writer:
         self._metrics.writes.labels(resource, subresource, result).inc()
 
 
-def _with_uid(write: Write, judged: Request | None) -> Mapping[str, Any]:
-    """The document of ``write``, which makes no new object where the judged one is gone.
+def _relies_on_version(write: Write) -> bool:
+    """Whether ``write`` is void where the object has changed since it was planned.
+
+    That is the status of an Eviction: it says whose turn is over, and a responder may have reported
+    what the view has not been told yet.
+    """
+    return write.resource == EVICTIONS and write.subresource == STATUS
+
+
+def _identified(write: Write, judged: Request | None) -> Mapping[str, Any]:
+    """The document of ``write``, which is only for the object that was judged.
 
     An apply creates what does not exist; one that names a UID is refused as a conflict then. An
     Eviction may be deleted at any time, or vanish with all others when the cluster begins to serve
     the API itself.
     """
     stored = judged.old_object if judged else None
-    if stored is None or write.subresource:
+    if stored is None:
         return write.apply
-    return {**write.apply, "metadata": {**write.apply["metadata"], "uid": stored.metadata.uid}}
+    if _relies_on_version(write):
+        return _of_version(write.apply, stored)
+    if write.subresource:
+        return write.apply
+    return _with_metadata(write.apply, uid=stored.metadata.uid)
+
+
+def _of_version(document: Mapping[str, Any], stored: Judged) -> Mapping[str, Any]:
+    return _with_metadata(document, resourceVersion=stored.metadata.resource_version)
+
+
+def _with_metadata(document: Mapping[str, Any], **more: str) -> Mapping[str, Any]:
+    return {**document, "metadata": {**document["metadata"], **more}}

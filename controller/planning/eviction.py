@@ -70,6 +70,8 @@ def _refusal(looked: _Pass, relevant: Eviction | None) -> str | None:
     eviction, target = looked.eviction, looked.target
     if relevant is not None and not has_ended(relevant) and relevant is not eviction:
         return _DUPLICATE
+    if target.mismatch is not None:
+        return target.mismatch
     if target.is_in_pod_group:
         return POD_GROUP
     # The list is copied once; what becomes of the pod's own does not matter any more.

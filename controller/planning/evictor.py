@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from cluster.key import Key
+from controller.planning.claims import PodIsGone
 from controller.planning.relevance import has_ended
 from controller.planning.requesters import wants_eviction
 from controller.planning.snapshot import Snapshot
@@ -83,6 +84,8 @@ class EvictorPlan(NamedTuple):
     report: ResponderStatus | None = None
     """What to report."""
     requeue_after: timedelta | None = None
+    claim: PodIsGone | None = None
+    """What must be true if ``report`` is to be sent."""
 
 
 def plan_evictor(
@@ -101,7 +104,8 @@ def plan_evictor(
     target = Target.find(snapshot, key.namespace, reference)
     if target.pod is None or target.is_terminal:
         done = {"message": _DONE if target.pod is None else _ENDED, "completion_time": now}
-        return EvictorPlan(report=_report(stored, now, **done))
+        claim = PodIsGone(reference) if target.pod is None else None
+        return EvictorPlan(report=_report(stored, now, **done), claim=claim)
     end = target.pod.metadata.deletion_timestamp
     if end is not None:
         return _wait_for_end(stored, end, now)

@@ -79,7 +79,7 @@ def _wait(
     request: EvictionRequest, target: Target, evictions: Sequence[Eviction], now: datetime
 ) -> timedelta | None:
     """How long the pod may still take to appear; None where it need not be waited for."""
-    if evictions or target.found is not None:
+    if evictions or target.found is not None or target.mismatch is not None:
         return None
     left = POD_WAIT - (now - (request.metadata.creation_timestamp or ZERO))
     return left if left > timedelta() else None
@@ -87,6 +87,8 @@ def _wait(
 
 def _refusal(target: Target, evictions: Sequence[Eviction], now: datetime) -> str | None:
     """Why the target can't be evicted, as a message; None if it can."""
+    if target.mismatch is not None:
+        return target.mismatch
     if not evictions and target.found is None:
         return "Target pod not found."
     if not evictions and target.pod is None:

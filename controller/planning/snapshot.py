@@ -92,9 +92,9 @@ KnownT = TypeVar("KnownT", Pod, Eviction, EvictionRequest)
 class Snapshot(Shape):
     """Everything that a plan may depend on, besides the instant.
 
-    For one key that is: the object itself, the pod that its target names, every Eviction and
-    EvictionRequest with the same target UID, and every Eviction in the namespace that is named
-    after that pod. More does no harm; the lists are searched from front to back.
+    For one key that is: the object itself, the pods that have the name or the UID of its target,
+    every Eviction and EvictionRequest with the same target, and every Eviction in the namespace
+    that is named after that pod. More does no harm; the lists are searched from front to back.
     """
 
     pods: Annotated[tuple[Pod, ...], _LIST] = ()
@@ -107,6 +107,13 @@ class Snapshot(Shape):
         """The pod of that name, whatever its UID."""
         return _named(self.pods, Key(namespace, name))
 
+    def pod_with(self, namespace: str, uid: str) -> Pod | None:
+        """The pod with that UID, whatever its name."""
+        for pod in self.pods:
+            if pod.metadata.uid == uid and pod.metadata.namespace == namespace:
+                return pod
+        return None
+
     def eviction(self, key: Key) -> Eviction | None:
         """The Eviction ``key``, None if it does not exist (any more)."""
         return _named(self.evictions, key)
@@ -116,7 +123,11 @@ class Snapshot(Shape):
         return _named(self.eviction_requests, key)
 
     def evictions_of(self, namespace: str, pod: PodReference) -> list[Eviction]:
-        """All Evictions of the pod with that UID."""
+        """All Evictions of that pod: of its name and its UID.
+
+        A name and a UID that do not belong together are nobody's: whoever counted by one of both
+        would let the right to evict one pod work on another.
+        """
         return [
             eviction
             for eviction in self.evictions
@@ -124,7 +135,7 @@ class Snapshot(Shape):
         ]
 
     def requests_of(self, namespace: str, pod: PodReference) -> list[EvictionRequest]:
-        """All EvictionRequests for the pod with that UID, those being deleted included."""
+        """All EvictionRequests for that pod, by name and UID, those being deleted included."""
         return [
             request
             for request in self.eviction_requests
@@ -152,4 +163,4 @@ def _named(objects: Iterable[KnownT], key: Key) -> KnownT | None:
 def _aims_at(
     metadata: ObjectMeta, aim: PodReference | None, namespace: str, pod: PodReference
 ) -> bool:
-    return aim is not None and aim.uid == pod.uid and metadata.namespace == namespace
+    return aim == pod and metadata.namespace == namespace

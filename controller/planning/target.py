@@ -31,11 +31,25 @@ class Target(NamedTuple):
     reference: PodReference
     found: Pod | None
     """The pod of that name, whatever its UID."""
+    holder: Pod | None = None
+    """The pod of that UID, whatever its name."""
 
     @classmethod
     def find(cls, snapshot: Snapshot, namespace: str, reference: PodReference) -> "Target":
         """The target that ``reference`` means."""
-        return cls(reference, snapshot.pod(namespace, reference.name))
+        found = snapshot.pod(namespace, reference.name)
+        return cls(reference, found, snapshot.pod_with(namespace, reference.uid))
+
+    @property
+    def mismatch(self) -> str | None:
+        """What is wrong with a name and a UID that belong to two pods, as a message.
+
+        Nothing can be said of such a target: neither that it is gone nor that it is to go.
+        """
+        if self.holder is None or self.holder.metadata.name == self.reference.name:
+            return None
+        uid, name = self.reference.uid, self.holder.metadata.name
+        return f"Target pod name and UID do not belong together: UID {uid} is that of pod {name}."
 
     @property
     def pod(self) -> Pod | None:

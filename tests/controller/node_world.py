@@ -282,7 +282,7 @@ class Leader:
     async def _do(self, item: Item) -> None:
         self._busy.add(item)
         try:
-            again = await self.keeper.special[item.work](item)
+            again = await self.keeper.handlers[item.work](item)
         except ClusterFailure as failure:
             self._failures[item] += 1
             reaction = reaction_to(failure)

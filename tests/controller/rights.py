@@ -25,14 +25,14 @@ PERMISSIONS: Final[list[Object]] = [
     {
         "apiGroups": ["lifecycle.k8s.io"],
         "resources": ["evictions", "evictionrequests"],
-        "verbs": ["list", "watch"],
+        "verbs": ["get", "list", "watch"],
     },
     {
         "apiGroups": ["lifecycle.k8s.io"],
         "resources": ["evictions", "evictions/status", "evictionrequests/status"],
         "verbs": ["create", "patch"],
     },
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
     {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list"]},
     {
         "apiGroups": ["usher.dev"],

@@ -320,6 +320,7 @@ async def pauses(script: Script, monkeypatch: pytest.MonkeyPatch) -> list[float]
         waited.append(seconds)
 
     monkeypatch.setattr(informer_module, "sleep", sleep)
+    monkeypatch.setattr(informer_module, "jittered", lambda seconds: seconds)
     await told(script, monkeypatch, first_pause=0.5)
     return waited
 

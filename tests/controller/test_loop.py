@@ -1,15 +1,17 @@
 """The loop on the model of a store, where every request may fail in every way."""
 
 import asyncio
+import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from datetime import timedelta
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import pytest
 
 from cluster import clock
+from cluster.client import Page
 from cluster.failures import (
     Busy,
     ClusterFailure,
@@ -22,16 +24,21 @@ from cluster.failures import (
     Unreachable,
 )
 from cluster.key import Key
+from cluster.resources import PODS as PODS_RESOURCE
 from cluster.resources import Resource
 from controller.evictor import Evictor
-from controller.loop import Loop
+from controller.loop import Handler, Loop
 from controller.metrics import Metrics
+from controller.plan import Sync
 from controller.planning.extras import Extras
 from controller.planning.occurrences import Occurrence
 from controller.planning.writes import EVICTION_REQUESTS, EVICTIONS, Write
 from controller.queue import WorkQueue
+from controller.reconciler import Reconciler
+from controller.routing import EVICTOR as EVICTOR_WORK
 from controller.routing import Item, Router
 from controller.store import entry_of
+from controller.verification import Verifier
 from controller.view import View, read_eviction, read_pod, read_request
 from controller.writer import Writer
 from rules.api import EVICTOR, Eviction
@@ -64,6 +71,7 @@ class Model:
         self._fail = fail
         self.evicted: list[str] = []
         self.writes = 0
+        self._versions: dict[tuple[str, str], tuple[str, int]] = {}
 
     async def apply(
         self,
@@ -76,7 +84,11 @@ class Model:
     ) -> Document:
         await self._work()
         self.writes += 1
-        write = Write(resource.name, key, document, subresource)
+        metadata = dict(document["metadata"])
+        wanted = metadata.pop("resourceVersion", None)
+        if wanted not in (None, self._version(resource.name, key.name)):
+            raise Conflict("it has changed")
+        write = Write(resource.name, key, {**document, "metadata": metadata}, subresource)
         if manager == "usher-evictor":
             self._report(write)
         else:
@@ -102,10 +114,35 @@ class Model:
         if failure := self._fail():
             raise failure
 
+    async def get(self, resource: Resource, key: Key) -> Document:
+        await self._work()
+        if resource == PODS_RESOURCE:
+            if key.name not in self.store.pods:
+                raise Missing("no such pod")
+            return self.store.pods[key.name]
+        if key.name not in self.store.stored[resource.name]:
+            raise Missing("no such object")
+        return self.document(resource.name, key.name)
+
+    async def pages(self, resource: Resource, _: str = "") -> AsyncGenerator[Page, None]:
+        await self._work()
+        documents = [
+            self.document(resource.name, name) for name in self.store.stored[resource.name]
+        ]
+        yield Page(documents, str(self.store.version))
+
     def document(self, resource: str, name: str) -> Document:
         stored = self.store.stored[resource][name]
-        metadata = stored["metadata"] | {"resourceVersion": str(self.store.version)}
+        metadata = stored["metadata"] | {"resourceVersion": self._version(resource, name)}
         return stored | {"metadata": metadata}
+
+    def _version(self, resource: str, name: str) -> str:
+        """The store's own version when this object was first seen as it is now."""
+        content = json.dumps(self.store.stored[resource].get(name))
+        known = self._versions.get((resource, name))
+        if known is None or known[0] != content:
+            known = self._versions[resource, name] = (content, self.store.version)
+        return str(known[1])
 
 
 class FastQueue(WorkQueue[Item]):
@@ -123,7 +160,11 @@ class Controller:
         self.view = view = View()
         self._queue = FastQueue()
         self._router = Router(view)
-        learn = {EVICTIONS: self._learn_eviction, EVICTION_REQUESTS: self._learn_request}
+        learn = {
+            "pods": lambda _: None,
+            EVICTIONS: self._learn_eviction,
+            EVICTION_REQUESTS: self._learn_request,
+        }
         cluster: Any = model
         metrics = Metrics()
         writer = Writer(cluster, metrics, learn, lambda: True)
@@ -132,7 +173,15 @@ class Controller:
         def tell(_: Eviction, occurrence: Occurrence) -> None:
             self.told.append(f"{occurrence.level.name} {occurrence.reason}")
 
-        self.loop = Loop(view, self._queue, writer, Evictor(writer, tell), metrics, Extras, tell)
+        def now() -> datetime:
+            return model.store.now
+
+        self.writer = writer
+        verifier = Verifier(cluster, view, learn, lambda: None)
+        reconciler = Reconciler(view, writer, verifier, extras=Extras, tell=tell, now=now)
+        handlers: dict[str, Handler] = dict.fromkeys(Sync, reconciler.run)
+        handlers[EVICTOR_WORK] = Evictor(view, writer, verifier, tell, now).run
+        self.loop = Loop(self._queue, handlers, metrics)
 
     def _learn_eviction(self, document: Mapping[str, Any]) -> None:
         self._tell(
@@ -252,7 +301,7 @@ async def test_who_does_not_lead_writes_nothing(store: Store) -> None:
     model = Model(store, lambda: None)
     populate(store)
     controller = Controller(model)
-    controller.loop._writer._may_write = lambda: False
+    controller.writer._may_write = lambda: False
     task = asyncio.create_task(controller.loop.run(3))
     controller.watch()
     await asyncio.sleep(0.05)

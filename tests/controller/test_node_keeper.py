@@ -262,7 +262,7 @@ def test_a_node_that_recovers_while_requests_wait_is_left_alone() -> None:
     world.turn(Health.UNREACHABLE, "n0")
     with virtual(world):
         leader = Leader(world, SETTINGS)
-        plan_now, send = (leader.keeper.special[work] for work in (PLANNING, NODE_REQUEST))
+        plan_now, send = (leader.keeper.handlers[work] for work in (PLANNING, NODE_REQUEST))
         asyncio.run(plan_now(TICK))
         world.pass_by(10)
         asyncio.run(plan_now(TICK))
@@ -281,7 +281,7 @@ def test_a_zone_saves_up_nothing_while_requests_wait_to_be_sent() -> None:
     world.turn(Health.UNREACHABLE, "n0")
     with virtual(world):
         leader = Leader(world, SETTINGS)
-        plan_now, send = (leader.keeper.special[work] for work in (PLANNING, NODE_REQUEST))
+        plan_now, send = (leader.keeper.handlers[work] for work in (PLANNING, NODE_REQUEST))
         asyncio.run(plan_now(TICK))
         world.pass_by(10)
         asyncio.run(plan_now(TICK))

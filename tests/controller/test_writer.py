@@ -10,7 +10,7 @@ from cluster.failures import ClusterFailure, Conflict, Refused
 from cluster.key import Key
 from controller.metrics import Metrics
 from controller.planning.writes import EVICTIONS, Write
-from controller.writer import Writer
+from controller.writer import Learn, Writer
 from rules.api import Eviction
 from rules.decode import decode_model
 from rules.request import Operation, Request
@@ -25,6 +25,9 @@ _EVICTION: Final = {
 }
 
 
+_NEWER: Final = {**_EVICTION, "metadata": {"name": _KEY.name, "resourceVersion": "8"}}
+
+
 class _Cluster:
     def __init__(self, *failures: ClusterFailure) -> None:
         """``failures``: the answers to the first writes."""
@@ -36,6 +39,9 @@ class _Cluster:
         if self._failures:
             raise self._failures.pop(0)
         return document
+
+    async def get(self, *_: Any) -> Any:
+        return _NEWER
 
 
 @pytest.mark.parametrize(
@@ -53,17 +59,30 @@ async def test_a_change_of_what_exists_makes_nothing_new(
     assert "uid" not in _EVICTION["metadata"]
 
 
-@pytest.mark.parametrize("subresource", ["", "status"])
 @pytest.mark.parametrize("second", [Conflict("modified"), Refused("invalid")])
-async def test_a_refusal_counts_for_the_version_that_was_judged(
-    subresource: str, second: ClusterFailure
-) -> None:
+async def test_a_refusal_counts_for_the_version_that_was_judged(second: ClusterFailure) -> None:
     cluster = _Cluster(Refused("invalid"), second)
     with pytest.raises(type(second)):
-        await _apply(cluster, subresource, exists=True)
+        await _apply(cluster, "", exists=True)
     first, again = cluster.sent
     assert "resourceVersion" not in first["metadata"]
     assert again == {**first, "metadata": {**first["metadata"], "resourceVersion": "7"}}
+
+
+async def test_the_status_of_an_eviction_is_for_the_version_that_was_judged() -> None:
+    cluster = _Cluster(Refused("invalid"))
+    with pytest.raises(Refused):
+        await _apply(cluster, "status", exists=True)
+    (sent,) = cluster.sent
+    assert sent["metadata"]["resourceVersion"] == "7"
+
+
+async def test_what_has_come_between_is_learned_from_a_conflict() -> None:
+    cluster = _Cluster(Conflict("modified"))
+    learned: list[Mapping[str, Any]] = []
+    with pytest.raises(Conflict):
+        await _apply(cluster, "status", exists=True, learn=learned.append)
+    assert learned == [_NEWER]
 
 
 async def test_a_refused_creation_is_refused() -> None:
@@ -73,8 +92,10 @@ async def test_a_refused_creation_is_refused() -> None:
     assert len(cluster.sent) == 1
 
 
-async def _apply(cluster: Any, subresource: str, *, exists: bool) -> None:
-    writer = Writer(cluster, Metrics(), {"evictions": lambda _: None}, lambda: True)
+async def _apply(
+    cluster: Any, subresource: str, *, exists: bool, learn: Learn = lambda _: None
+) -> None:
+    writer = Writer(cluster, Metrics(), {"evictions": learn}, lambda: True)
     write = Write(resource=EVICTIONS, subresource=subresource, key=_KEY, apply=_EVICTION)
     metadata = {**_EVICTION["metadata"], "uid": "u", "resourceVersion": "7"}  # type: ignore[dict-item]
     stored = decode_model(Eviction, {**_EVICTION, "metadata": metadata})

@@ -36,7 +36,7 @@
 # The controller.
 - apiGroups: [lifecycle.k8s.io]
   resources: [evictions, evictionrequests]
-  verbs: [list, watch]
+  verbs: [get, list, watch]
 - apiGroups: [lifecycle.k8s.io]
   resources: [evictions]
   verbs: [create, patch]
@@ -45,7 +45,7 @@
   verbs: [patch]
 - apiGroups: [""]
   resources: [pods]
-  verbs: [list, watch]
+  verbs: [get, list, watch]
 - apiGroups: [""]
   resources: [namespaces]
   verbs: [list]
