@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from datetime import timedelta
 from http import HTTPStatus
 from pathlib import Path
@@ -209,11 +210,12 @@ class Cluster:
         response = await self._open(request)
         try:
             await _check(response, call)
-            async for line in _lines(response.content, call):
-                event = orjson.loads(line)
-                if event["type"] == "ERROR":
-                    raise _failure(event["object"].get("code", 0), event["object"], None, call)
-                yield WatchEvent(event["type"], event["object"])
+            async with aclosing(_lines(response.content, call)) as lines:
+                async for line in lines:
+                    event = orjson.loads(line)
+                    if event["type"] == "ERROR":
+                        raise _failure(event["object"].get("code", 0), event["object"], None, call)
+                    yield WatchEvent(event["type"], event["object"])
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(_words(error)) from None
         except ValueError as error:  # half a line, or one longer than any object can be
