@@ -34,6 +34,7 @@ from cluster.failures import (
     Untrusted,
 )
 from cluster.key import Key
+from cluster.pauses import JITTER, jittered
 from cluster.resources import PODS, Resource
 from cluster.server_time import SETTLING, ServerTime
 from rules.states import CLOCK_SKEW
@@ -48,11 +49,11 @@ _log = structlog.get_logger()
 PAGE: Final = 500
 """Objects of one page of a list (what client-go asks for)."""
 WATCH_SECONDS: Final = 300
-"""After which the API server ends a watch."""
+"""After which the API server ends a watch, or a fifth later: not all of them at the same time."""
 _WATCH_SILENCE_SECONDS: Final = 150.0
 """API servers send a bookmark about once a minute, without a promise. Who did and is silent for so
 long may be gone, behind something that keeps the connection open."""
-_WATCH_PATIENCE_SECONDS: Final = WATCH_SECONDS + 60.0
+_WATCH_PATIENCE_SECONDS: Final = WATCH_SECONDS * (1 + JITTER) + 60.0
 """Longer than the API server's own limit, so that a watch ends by its hand, not by ours."""
 _PATIENCE_SECONDS: Final = 30.0
 """For one request; admission webhooks may take up to 30 s."""
@@ -203,7 +204,7 @@ class Cluster:
             "watch": "1",
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(WATCH_SECONDS),
+            "timeoutSeconds": str(round(jittered(WATCH_SECONDS))),
         }
         call = _Call("watch", resource)
         request = _Request("GET", call, resource.path(), query, limits=_WATCH_LIMITS)
@@ -433,9 +434,11 @@ async def _lines(content: aiohttp.StreamReader, call: _Call) -> AsyncGenerator[b
     while True:
         silence = loop.time() + _WATCH_SILENCE_SECONDS if has_told else patience
         try:
-            async with asyncio.timeout_at(min(silence, patience)):
+            async with asyncio.timeout_at(min(silence, patience)) as limit:
                 line = await content.readline()
         except TimeoutError:
+            if not limit.expired():
+                raise  # the kernel's word for a connection that is dead
             if has_told:
                 return
             told_nothing = f"{call}: silent for {_WATCH_PATIENCE_SECONDS:.0f} s"

@@ -316,6 +316,16 @@ async def test_a_watch_of_which_nothing_is_heard(
         await watched(cluster)
 
 
+async def test_watches_do_not_end_together(server: Server, cluster: Cluster) -> None:
+    server.handler = streaming(EVENT)
+    for _ in range(20):
+        await watched(cluster)
+    asked = {int(request.query["timeoutSeconds"]) for request in server.requests}
+    assert len(asked) > 1
+    assert min(asked) >= 300
+    assert max(asked) + 30 < cluster_module._WATCH_PATIENCE_SECONDS
+
+
 async def test_a_watch_that_ends_in_order(server: Server, cluster: Cluster) -> None:
     server.handler = streaming(EVENT, EVENT)
     assert await watched(cluster) == ["a", "a"]

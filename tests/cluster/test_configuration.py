@@ -371,6 +371,62 @@ async def test_a_new_token_leaves_connections_as_they_are(server: Server, client
     assert (await configuration.load()).context is not before.context
 
 
+# --- a proxy on the way -------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def proxy(client: Client) -> AsyncIterator[list[str]]:
+    """Where a proxy has been asked to connect to."""
+    asked: list[str] = []
+    tasks: set[asyncio.Task[Any] | None] = set()
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while part := await reader.read(65536):
+            writer.write(part)
+        writer.close()
+
+    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.add(asyncio.current_task())
+        method, place, _ = (await reader.readuntil(b"\r\n\r\n")).split(b" ", 2)
+        assert method == b"CONNECT"
+        asked.append(place.decode())
+        host, _, port = asked[-1].partition(":")
+        beyond_reader, beyond = await asyncio.open_connection(host, int(port))
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        try:
+            await asyncio.gather(pass_on(reader, beyond), pass_on(beyond_reader, writer))
+        except OSError:
+            pass  # one side has cut it off
+        finally:
+            for each in (writer, beyond):
+                each.transport.abort()
+
+    async with await asyncio.start_server(connect, HOST, 0) as running:
+        client.cluster["proxy-url"] = f"http://{HOST}:{running.sockets[0].getsockname()[1]}"
+        yield asked
+        for task in filter(None, tasks):
+            task.cancel()
+        await asyncio.gather(*filter(None, tasks), return_exceptions=True)
+
+
+async def test_an_authority_that_is_replaced_behind_a_proxy(
+    server: Server, client: Client, proxy: list[str]
+) -> None:
+    def trusts(authority: Signed) -> None:
+        client.cluster["certificate-authority-data"] = encoded(authority.pem)
+        client.write()
+
+    trusts(server.authority)
+    async with Cluster(client.file, "usher-test") as cluster:
+        assert await ask(cluster) == "Pod"
+        server.move_to(OTHER)
+        with pytest.raises(Untrusted):
+            await ask(cluster)
+        trusts(OTHER)
+        assert await ask(cluster) == "Pod"
+    assert set(proxy) == {f"{HOST}:{server.port}"}
+
+
 # --- what is there ------------------------------------------------------------------------------
 
 
