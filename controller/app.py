@@ -30,7 +30,7 @@ from controller.policies import PolicyKeeper
 from controller.queue import WorkQueue
 from controller.reconciler import Reconciler
 from controller.rival import Rival
-from controller.routing import EVICTOR, Item, Router
+from controller.routing import EVICTIONS_POOL, EVICTOR, Item, Router
 from controller.store import Change
 from controller.verification import Verifier
 from controller.view import (
@@ -45,8 +45,10 @@ from controller.writer import Writer
 from rules.api import Eviction, EvictionRequest
 from rules.mutation import Mode
 
-STUCK_SECONDS: Final = 120.0
-"""No item takes so long: four requests, each of at most 30 s. Our own choice."""
+STUCK_SECONDS: Final = 600.0
+"""No item takes so long: at most nine requests (a write, the same for a version, and a look at what
+has come between, each sent again after a 401; what it claims), each of at most 30 s, and as much
+again for a machine that is busy. Our own choice."""
 SILENT_ELECTION_SECONDS: Final = 60.0
 """The election goes on every few seconds. Our own choice."""
 _RELEASE_SECONDS: Final = 5.0
@@ -108,7 +110,10 @@ class Controller:
         self._settings = settings
         self._view = view = View()
         self._router = Router(view)
-        self._queue: WorkQueue[Item] = WorkQueue()
+        # Half of those who call pods/eviction are left to other namespaces.
+        self._queue: WorkQueue[Item] = WorkQueue(
+            shares={EVICTIONS_POOL: max(1, settings.workers // 2)}
+        )
         self._metrics = metrics = Metrics()
         self._leading = False
         self._rival = Rival(cluster) if settings.stand_down else None

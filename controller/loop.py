@@ -20,7 +20,7 @@ from cluster.failures import (
 from controller.metrics import Metrics
 from controller.planning.relevance import has_ended
 from controller.queue import WorkQueue
-from controller.routing import Item
+from controller.routing import POOLS, Item
 from controller.verification import UNPROVED_SECONDS, LateViewError
 from controller.writer import NotLeadingError, RefusedPlanError
 from rules.api import Eviction
@@ -98,14 +98,17 @@ class Loop:
         return monotonic() - min(self._began.values(), default=monotonic())
 
     async def run(self, workers: int) -> None:
-        """Work with so many workers until cancelled; nothing is written afterwards."""
+        """Work with so many workers for each pool until cancelled; nothing is written then."""
         async with asyncio.TaskGroup() as group:
-            for _ in range(workers):
-                group.create_task(self._work())
+            for pool in POOLS:
+                for _ in range(workers):
+                    group.create_task(self._work(pool))
 
-    async def _work(self) -> None:
+    async def _work(self, pool: str) -> None:
         while True:
-            item, waited = await self._queue.get()
+            # Work that needs no answer from outside would keep the event loop from all others.
+            await asyncio.sleep(0)
+            item, waited = await self._queue.get(pool)
             self._metrics.waits.labels(item.work).observe(waited)
             self._began[item] = began = monotonic()
             try:

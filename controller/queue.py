@@ -1,21 +1,26 @@
-"""What is to be looked at, each item once, and when.
+"""What is to be looked at, each item once, and when; and whose turn it is.
 
 An item added several times is worked off once; one that is added while somebody works on its lane
-is worked off after that. Items of one lane are never worked on at the same time.
+is worked off after that. Items of one lane are never worked on at the same time. Namespaces take
+turns, so that nobody waits for all the work of somebody else. See ADR 47.
 """
 
 import asyncio
 import heapq
 import itertools
-from collections import defaultdict, deque
-from collections.abc import Callable, Hashable
+import sys
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 from time import monotonic
+from types import MappingProxyType
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 FIRST_BACKOFF: Final = 0.25
 LONGEST_BACKOFF: Final = 300.0
 """Seconds after the first failure of an item, doubling with each further one up to the longest."""
 _MAX_DOUBLINGS: Final = 30
+_NEVER: Final = sys.maxsize
 
 
 class Queued(Protocol):
@@ -26,8 +31,16 @@ class Queued(Protocol):
         """Of the items with one lane only one is worked on at a time."""
 
     @property
+    def namespace(self) -> str:
+        """Who takes turns with others."""
+
+    @property
     def stage(self) -> int:
-        """Items of lower stages go first."""
+        """Of one namespace, items of lower stages go first; negative ones before those of all."""
+
+    @property
+    def pool(self) -> str:
+        """Whose work it is: each pool has workers of its own."""
 
 
 ItemT = TypeVar("ItemT", bound=Queued)
@@ -40,19 +53,68 @@ class Taken(NamedTuple, Generic[ItemT]):
     waited: float
 
 
-class Schedule(Generic[ItemT]):
-    """The queue as a value: instants come from outside, in seconds of any steady clock."""
+class _Rota(Generic[ItemT]):
+    """The lanes with something to do for one pool: namespaces in turn, lower stages first."""
 
     def __init__(self) -> None:
+        self._offers: OrderedDict[str, list[tuple[int, int, ItemT]]] = OrderedDict()
+        """Namespace → a heap; who comes next is at the front."""
+
+    def __bool__(self) -> bool:
+        return bool(self._offers)
+
+    def offer(self, item: ItemT, number: int) -> None:
+        """``item`` may be taken; of one stage the lowest number goes first."""
+        offers = self._offers.setdefault(item.namespace, [])
+        heapq.heappush(offers, (item.stage, number, item))
+
+    def next(self, may: Callable[[str], bool]) -> ItemT | None:
+        """The next item of a namespace that ``may`` have one more; it is not offered any more."""
+        for _ in range(len(self._offers)):
+            namespace, offers = next(iter(self._offers.items()))
+            if may(namespace):
+                item = heapq.heappop(offers)[2]
+                if offers:
+                    self._offers.move_to_end(namespace)
+                else:
+                    del self._offers[namespace]
+                return item
+            self._offers.move_to_end(namespace)
+        return None
+
+
+class _Lane(Generic[ItemT]):
+    """The ready items of one lane, in the order in which they are to be worked off."""
+
+    def __init__(self) -> None:
+        self.busy = False
+        self.items: dict[str, list[tuple[int, int, ItemT]]] = {}
+        """Pool → a heap by stage and number."""
+        self.offered: dict[str, int] = {}
+        """Pool → the stage of the item that it is offered at present."""
+
+
+class Schedule(Generic[ItemT]):
+    """The queue as a value: instants come from outside, in seconds of any steady clock.
+
+    Everything costs as much as a step in a heap, however many items wait in a lane.
+    """
+
+    def __init__(self, shares: Mapping[str, int] = MappingProxyType({})) -> None:
+        """``shares``: pool → how many of its workers one namespace may have at a time."""
+        self._shares = shares
         self._numbers = itertools.count()
         self._due: dict[ItemT, float] = {}
         self._later: list[tuple[float, int, ItemT]] = []
         """A heap; what no longer agrees with ``_due`` is void."""
         self._ready: dict[ItemT, float] = {}
-        self._line: list[tuple[int, int, ItemT]] = []
-        """A heap of the ready items whose lanes are free, as far as is known."""
-        self._parked: dict[Hashable, list[ItemT]] = {}
-        """Busy lane → ready items that wait for it."""
+        self._lanes: dict[Hashable, _Lane[ItemT]] = {}
+        self._urgent: defaultdict[str, _Rota[ItemT]] = defaultdict(_Rota)
+        self._rotas: defaultdict[str, _Rota[ItemT]] = defaultdict(_Rota)
+        """Pool → what its workers may take. An item whose lane has become busy since, or has been
+        given a better one, is void."""
+        self._working: Counter[tuple[str, str]] = Counter()
+        """Pool and namespace → how many items are worked on."""
         self._failures: defaultdict[ItemT, int] = defaultdict(int)
 
     def __len__(self) -> int:
@@ -63,10 +125,9 @@ class Schedule(Generic[ItemT]):
         """How many items wait for their time."""
         return len(self._due)
 
-    @property
-    def has_line(self) -> bool:
-        """Whether somebody could take an item, as far as is known."""
-        return bool(self._line)
+    def has_line(self, pool: str) -> bool:
+        """Whether a worker of ``pool`` could take an item, as far as is known."""
+        return bool(self._urgent[pool] or self._rotas[pool])
 
     def add(self, item: ItemT, now: float, delay: float = 0.0) -> None:
         """``item`` is due after ``delay``, or when it was already, if that is earlier."""
@@ -86,25 +147,52 @@ class Schedule(Generic[ItemT]):
             heapq.heappop(self._later)
         return self._later[0][0] if self._later else None
 
-    def take(self, now: float) -> Taken[ItemT] | None:
-        """The next item that is due and whose lane is free; its lane is busy until ``done``."""
+    def take(self, now: float, pool: str) -> Taken[ItemT] | None:
+        """The next item for ``pool`` that is due and whose lane is free.
+
+        Its lane is busy until ``done``.
+        """
+        self.ripen(now)
+        for rota in (self._urgent[pool], self._rotas[pool]):
+            while (offered := rota.next(partial(self._may_work, pool))) is not None:
+                lane = self._lanes.get(offered.lane)
+                if lane is None:
+                    continue
+                lane.offered.pop(pool, None)
+                if not lane.busy and lane.items.get(pool):
+                    return self._taken(lane, pool, now)
+        return None
+
+    def ripen(self, now: float) -> None:
+        """What was due until ``now`` is ready."""
         while (due := self.next_due()) is not None and due <= now:
             item = heapq.heappop(self._later)[2]
             del self._due[item]
             self._line_up(item, due)
-        while self._line:
-            item = heapq.heappop(self._line)[2]
-            if item.lane in self._parked:
-                self._parked[item.lane].append(item)
-                continue
-            self._parked[item.lane] = []
-            return Taken(item, max(0.0, now - self._ready.pop(item)))
-        return None
+
+    def _taken(self, lane: _Lane[ItemT], pool: str, now: float) -> Taken[ItemT]:
+        item = heapq.heappop(lane.items[pool])[2]
+        lane.busy = True
+        self._working[pool, item.namespace] += 1
+        return Taken(item, max(0.0, now - self._ready.pop(item)))
+
+    def _may_work(self, pool: str, namespace: str) -> bool:
+        share = self._shares.get(pool)
+        return share is None or self._working[pool, namespace] < share
 
     def done(self, item: ItemT) -> None:
         """The lane of ``item`` is free again."""
-        for waiting in self._parked.pop(item.lane):
-            self._push(waiting)
+        self._working[item.pool, item.namespace] -= 1
+        if not self._working[item.pool, item.namespace]:
+            del self._working[item.pool, item.namespace]
+        lane = self._lanes[item.lane]
+        lane.busy = False
+        for pool in [pool for pool, items in lane.items.items() if not items]:
+            del lane.items[pool]
+        if not lane.items:
+            del self._lanes[item.lane]
+        for pool in lane.items:
+            self._offer(lane, pool)
 
     def failed(self, item: ItemT) -> float:
         """Count a failure of ``item``; returns the seconds to wait before the next attempt."""
@@ -117,37 +205,59 @@ class Schedule(Generic[ItemT]):
         self._failures.pop(item, None)
 
     def _line_up(self, item: ItemT, due: float) -> None:
-        if item not in self._ready:
-            self._ready[item] = due
-            self._push(item)
+        if item in self._ready:
+            return
+        self._ready[item] = due
+        lane = self._lanes.setdefault(item.lane, _Lane())
+        items = lane.items.setdefault(item.pool, [])
+        heapq.heappush(items, (item.stage, next(self._numbers), item))
+        if not lane.busy:
+            self._offer(lane, item.pool)
 
-    def _push(self, item: ItemT) -> None:
-        heapq.heappush(self._line, (item.stage, next(self._numbers), item))
+    def _offer(self, lane: _Lane[ItemT], pool: str) -> None:
+        """Offer the first item of ``lane``, unless one as urgent is offered already."""
+        stage, number, item = lane.items[pool][0]
+        if lane.offered.get(pool, _NEVER) <= stage:
+            return
+        lane.offered[pool] = stage
+        rotas = self._urgent if stage < 0 else self._rotas
+        rotas[pool].offer(item, number)
 
 
 class WorkQueue(Generic[ItemT]):
     """A schedule that several workers wait on."""
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = monotonic,
+        shares: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """``shares``: see :class:`Schedule`."""
         self._clock = clock
-        self.schedule: Schedule[ItemT] = Schedule()
-        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._shares = shares
+        self.schedule: Schedule[ItemT] = Schedule(shares)
+        self._waiters: defaultdict[str, deque[asyncio.Future[None]]] = defaultdict(deque)
+        """Pool → who waits for something to do."""
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
 
     def add(self, item: ItemT, delay: float = 0.0) -> None:
         """``item`` is due after ``delay`` seconds; see :meth:`Schedule.add`."""
         self.schedule.add(item, self._clock(), delay)
         self._wake()
 
-    async def get(self) -> Taken[ItemT]:
-        """The next item, as soon as there is one. Whoever takes it says ``done`` in the end."""
+    async def get(self, pool: str) -> Taken[ItemT]:
+        """The next item for ``pool``, as soon as there is one.
+
+        Whoever takes it says ``done`` in the end.
+        """
         while True:
-            taken = self.schedule.take(self._clock())
+            taken = self.schedule.take(self._clock(), pool)
             if taken is not None:
                 self._wake()  # there may be another one
                 return taken
             waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
+            self._waiters[pool].append(waiter)
             self._set_timer()
             try:
                 await waiter
@@ -169,36 +279,32 @@ class WorkQueue(Generic[ItemT]):
 
     def clear(self) -> None:
         """Forget everything; nobody may be at work."""
-        self.schedule = Schedule()
+        self.schedule = Schedule(self._shares)
 
     def _wake(self) -> None:
-        if self.schedule.has_line:
-            while self._waiters:
-                waiter = self._waiters.popleft()
+        """Wake one worker of each pool that has something to do."""
+        for pool, waiters in self._waiters.items():
+            while waiters and self.schedule.has_line(pool):
+                waiter = waiters.popleft()
                 if not waiter.done():
                     waiter.set_result(None)
-                    return
+                    break
         self._set_timer()
 
     def _set_timer(self) -> None:
-        """Wake a waiter when the next delayed item is due."""
+        """See to it that the next delayed item finds its worker."""
         due = self.schedule.next_due()
         if self._timer is not None:
-            if due is not None and self._timer_due == due and not self._timer.cancelled():
+            if due == self._timer_due:
                 return
             self._timer.cancel()
             self._timer = None
-        if due is not None and self._waiters:
+        if due is not None and any(self._waiters.values()):
             loop = asyncio.get_running_loop()
             self._timer_due = due
             self._timer = loop.call_later(max(0.0, due - self._clock()), self._ring)
 
-    _timer_due: float = 0.0
-
     def _ring(self) -> None:
         self._timer = None
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
+        self.schedule.ripen(self._clock())
+        self._wake()

@@ -16,6 +16,7 @@ from controller.planning.deferral import with_deferral
 from controller.planning.extras import Extras, expiry, extended
 from controller.planning.metadata import complete_creation
 from controller.planning.occurrences import occurrences
+from controller.planning.owners import bounded_owners, with_bounded_owners
 from controller.planning.patience import without_interruption
 from controller.planning.snapshot import Snapshot
 from controller.planning.writes import EVICTION_REQUESTS, EVICTIONS, Plan, Write
@@ -93,6 +94,8 @@ class Reconciler:
         """What the reference does, and what Usher makes of it."""
         extras = self._extras()
         planned = extended(sync, plan(sync, key, snapshot, now), key, snapshot, now, extras)
+        if sync == Sync.METADATA:
+            planned = with_bounded_owners(planned, key, snapshot)
         if sync == Sync.EVICTION and not extras.trusts_clock:
             planned = without_interruption(planned, key, snapshot)
         return with_deferral(sync, planned, key, snapshot, now)
@@ -110,7 +113,7 @@ class Reconciler:
     async def _write(self, write: Write, snapshot: Snapshot, now: datetime) -> None:
         creates = write.resource == EVICTIONS and snapshot.eviction(write.key) is None
         if creates:
-            write = complete_creation(write, snapshot, now)
+            write = bounded_owners(complete_creation(write, snapshot, now), snapshot)
         judged = as_request(write, snapshot, now)
         await self._writer.apply(write, judged, MANAGER)
         before, after = judged.old_object, judged.object

@@ -18,6 +18,11 @@ PLANNING: Final = "node-health"
 """The work of planning for failed nodes, for all of them at once."""
 NODE_REQUEST: Final = "node-request"
 """The work on one EvictionRequest for a pod of a failed node."""
+STATES_POOL: Final = "states"
+"""Whose workers see to Evictions, their requests and nodes."""
+EVICTIONS_POOL: Final = "evictions"
+"""Whose workers call ``pods/eviction``."""
+POOLS: Final = (STATES_POOL, EVICTIONS_POOL)
 _STAGES: Final = {
     PLANNING: -1,
     NODE_REQUEST: -1,
@@ -45,12 +50,22 @@ class Item(NamedTuple):
         return self.key.namespace, self.target or self.key.name
 
     @property
+    def namespace(self) -> str:
+        """Who takes turns with others."""
+        return self.key.namespace
+
+    @property
     def stage(self) -> int:
         """Evictions that have begun go first: under load each ends soon, rather than all late.
 
         Before these goes what takes a wish back: each moment may cost a pod.
         """
         return _STAGES[self.work]
+
+    @property
+    def pool(self) -> str:
+        """An eviction may take as long as an admission webhook likes; nothing else waits for it."""
+        return EVICTIONS_POOL if self.work == EVICTOR else STATES_POOL
 
 
 def target_uid(value: Eviction | EvictionRequest) -> str:
@@ -120,16 +135,13 @@ class Router:
         entry = new or old
         if entry is None:
             return
-        has_come_or_gone = old is None or new is None
-        if has_come_or_gone or (old and new and _wish(old.value) != _wish(new.value)):
-            yield from self._evictions(entry, Sync.EVICTION)
-            # The evictor asks nobody to go whom nobody wants gone, and waits for no time then.
-            for eviction in self._view.evictions_of(entry.key.namespace, target_uid(entry.value)):
-                yield from self._evictor(eviction)
-            # Whether any request wants the pod gone decides about new Evictions for all of them.
-            yield from self._requests(entry.key.namespace, target_uid(entry.value))
-        if has_come_or_gone or (old and new and _is_leaving(old) != _is_leaving(new)):
-            yield from self._evictions(entry, Sync.METADATA)
+        if old and new and _wish(old.value) == _wish(new.value):
+            return
+        yield from self._evictions(entry, Sync.EVICTION)
+        yield from self._evictions(entry, Sync.METADATA)
+        # The evictor asks nobody to go whom nobody wants gone, and waits for no time then.
+        for eviction in self._view.evictions_of(entry.key.namespace, target_uid(entry.value)):
+            yield from self._evictor(eviction)
 
     def _evictor(self, entry: Entry[Eviction]) -> Iterator[Item]:
         if evictor_turn(entry.value) is not None:
@@ -157,7 +169,3 @@ def _outcome(eviction: Eviction) -> object:
 
 def _wish(request: EvictionRequest) -> object:
     return request.spec.intent, request.metadata.deletion_timestamp
-
-
-def _is_leaving(entry: Entry[EvictionRequest]) -> bool:
-    return entry.value.metadata.deletion_timestamp is not None

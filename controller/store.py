@@ -4,8 +4,10 @@ Knowledge comes from lists, from watches, and from the answers to the controller
 are earlier than the watch. Pure: no I/O, no clock.
 """
 
-from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from bisect import bisect_left, insort
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from cluster.key import Key
@@ -55,16 +57,63 @@ def version_of(text: str) -> int:
     return int(text) if text.isdecimal() and text.isascii() else -1
 
 
+class Index(Generic[ValueT]):
+    """Finds entries by something else than their names, in an order.
+
+    Most values have one entry, which is held without a list around it; thousands cost no more than
+    a search in a sorted list for each that comes or goes.
+    """
+
+    def __init__(
+        self,
+        value_of: Callable[[Entry[ValueT]], Hashable | None],
+        rank_of: Callable[[Entry[ValueT]], Any] = lambda entry: entry.key,
+    ) -> None:
+        """``value_of``: under what an entry is to be found; None: not at all.
+
+        ``rank_of``: by what those of one value are ordered; no two have the same.
+        """
+        self._value_of = value_of
+        self._rank_of = rank_of
+        self._found: dict[Hashable, Entry[ValueT] | list[Entry[ValueT]]] = {}
+
+    def find(self, value: Hashable) -> Sequence[Entry[ValueT]]:
+        """The entries of that value, in order; not to be kept."""
+        found = self._found.get(value, ())
+        return (found,) if isinstance(found, Entry) else found
+
+    def add(self, entry: Entry[ValueT]) -> None:
+        """From now on ``entry`` is found."""
+        value = self._value_of(entry)
+        if value is None:
+            return
+        found = self._found.get(value)
+        if found is None:
+            self._found[value] = entry
+        elif isinstance(found, Entry):
+            self._found[value] = sorted((found, entry), key=self._rank_of)
+        else:
+            insort(found, entry, key=self._rank_of)
+
+    def remove(self, entry: Entry[ValueT]) -> None:
+        """``entry`` was added, and is not found any more."""
+        value = self._value_of(entry)
+        if value is None:
+            return
+        found = self._found[value]
+        if isinstance(found, list) and len(found) > 1:
+            del found[bisect_left(found, self._rank_of(entry), key=self._rank_of)]
+        else:
+            del self._found[value]
+
+
 class Store(Generic[ValueT]):
     """The objects of one resource."""
 
-    def __init__(self, **indexes: Callable[[Entry[ValueT]], Hashable | None]) -> None:
-        """``indexes``: name → under what an entry is to be found; None: not at all."""
+    def __init__(self, **indexes: Index[ValueT]) -> None:
+        """``indexes``, by the names under which :meth:`find` knows them."""
         self._entries: dict[Key, Entry[ValueT]] = {}
-        self._indexers = indexes
-        self._indexes: dict[str, dict[Hashable, dict[Key, None]]] = {
-            name: defaultdict(dict) for name in indexes
-        }
+        self._indexes = indexes
         self._seen = -1
         self._deleted: OrderedDict[str, None] = OrderedDict()
         """UIDs, the one deleted last at the end."""
@@ -91,9 +140,9 @@ class Store(Generic[ValueT]):
         """The object of that name."""
         return self._entries.get(key)
 
-    def find(self, index: str, value: Hashable) -> list[Entry[ValueT]]:
-        """The objects that an index holds under ``value``."""
-        return [self._entries[key] for key in self._indexes[index].get(value, ())]
+    def find(self, index: str, value: Hashable, most: int | None = None) -> Sequence[Entry[ValueT]]:
+        """The objects that an index holds under ``value``, in its order, at most so many."""
+        return tuple(islice(self._indexes[index].find(value), most))
 
     def replace(self, entries: Iterable[Entry[ValueT]], version: int) -> list[Change[ValueT]]:
         """Take over a complete list as of ``version``; returns what that changes.
@@ -162,9 +211,8 @@ class Store(Generic[ValueT]):
         if known is not None:
             self._unindex(known)
         self._entries[entry.key] = entry
-        for name, indexer in self._indexers.items():
-            if (value := indexer(entry)) is not None:
-                self._indexes[name][value][entry.key] = None
+        for index in self._indexes.values():
+            index.add(entry)
         if known is None or known.value != entry.value:
             changes.append(Change(known, entry))
         return changes
@@ -181,11 +229,5 @@ class Store(Generic[ValueT]):
             self._deleted.popitem(last=False)
 
     def _unindex(self, entry: Entry[ValueT]) -> None:
-        for name, indexer in self._indexers.items():
-            value = indexer(entry)
-            if value is None:
-                continue
-            keys = self._indexes[name][value]
-            del keys[entry.key]
-            if not keys:
-                del self._indexes[name][value]
+        for index in self._indexes.values():
+            index.remove(entry)

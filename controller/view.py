@@ -5,7 +5,7 @@ Nothing is kept that nobody reads: pods are cut down to a few bytes, other objec
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -14,12 +14,14 @@ import orjson
 from cluster.key import Key
 from controller.ownership import without_foreign_requesters
 from controller.planning.node_pods import NodePod, PodObject
+from controller.planning.requesters import wants_eviction
 from controller.planning.snapshot import Pod, Snapshot
-from controller.store import Entry, Store
+from controller.store import Entry, Index, Store
 from controller.zones import Node, NodeObject
-from rules.api import RESPONDERS_ANNOTATION, Eviction, EvictionRequest
+from rules.api import MAX_REQUESTERS, RESPONDERS_ANNOTATION, Eviction, EvictionRequest
 from rules.decode import decode_model
 from rules.mutation import Mode
+from rules.times import ZERO
 
 _TERMINAL: Final = ("Failed", "Succeeded")
 _RESTARTABLE: Final = "Always"
@@ -27,6 +29,11 @@ _STEM: Final = 200
 """Characters of a pod's name by which Evictions are found that are named after it. Their names are
 cut to 253 characters, so that at least so many of a longer one are left."""
 _named_after = re.compile(r"pod-[0-9]{1,18}-(.*)", re.ASCII | re.DOTALL).fullmatch
+
+
+MAX_REQUESTS: Final = MAX_REQUESTERS
+"""So many requests for one pod take part in its eviction: no more requesters fit into its status
+(v1alpha1/types.go). What becomes of the pod the others are told, too."""
 
 
 class KnownPod(NamedTuple):
@@ -42,32 +49,40 @@ class View:
     """The pods, Evictions and EvictionRequests that are known, each findable as plans need it."""
 
     def __init__(self) -> None:
-        self.pods: Store[KnownPod] = Store(uid=_uid_of)
-        self.evictions: Store[Eviction] = Store(target=_target_of, stem=_stem_of)
-        self.requests: Store[EvictionRequest] = Store(target=_target_of)
+        self.pods: Store[KnownPod] = Store(uid=Index(_uid_of))
+        self.evictions: Store[Eviction] = Store(target=Index(_target_of), stem=Index(_stem_of))
+        self.requests: Store[EvictionRequest] = Store(target=Index(_target_of, _rank_of))
 
-    def evictions_of(self, namespace: str, uid: str) -> list[Entry[Eviction]]:
+    def evictions_of(self, namespace: str, uid: str) -> Sequence[Entry[Eviction]]:
         """The Evictions of the pod with that UID."""
         return self.evictions.find("target", (namespace, uid))
 
-    def requests_of(self, namespace: str, uid: str) -> list[Entry[EvictionRequest]]:
-        """The EvictionRequests for the pod with that UID."""
-        return self.requests.find("target", (namespace, uid))
+    def requests_of(
+        self, namespace: str, uid: str, most: int | None = None
+    ) -> Sequence[Entry[EvictionRequest]]:
+        """The EvictionRequests for the pod with that UID, at most so many.
+
+        Those that want it gone come first, and of these the oldest.
+        """
+        return self.requests.find("target", (namespace, uid), most)
 
     def snapshot(
         self, namespace: str, about: Eviction | EvictionRequest, terminal_times: dict[str, datetime]
     ) -> Snapshot:
         """What a plan for ``about`` may depend on.
 
+        Of many requests for one pod the first :data:`MAX_REQUESTS` count, and ``about`` itself.
         ``terminal_times`` is what is remembered, see :class:`Snapshot`.
         """
         pod = about.spec.target.pod
         if pod is None:
-            own = (about,)
-            evictions = tuple(o for o in own if isinstance(o, Eviction))
-            requests = tuple(o for o in own if isinstance(o, EvictionRequest))
-            return Snapshot(evictions=evictions, eviction_requests=requests)
+            if isinstance(about, Eviction):
+                return Snapshot(evictions=(about,))
+            return Snapshot(eviction_requests=(about,))
         stem = (namespace, pod.name[:_STEM])
+        requests = {e.key: e.value for e in self.requests_of(namespace, pod.uid, MAX_REQUESTS)}
+        if isinstance(about, EvictionRequest):
+            requests[Key(namespace, about.metadata.name)] = about
         known = {
             entry.key: entry.value
             for entry in (
@@ -81,7 +96,7 @@ class View:
         return Snapshot(
             pods=tuple(pod_of(entry.value.kept) for entry in found.values()),
             evictions=tuple(known.values()),
-            eviction_requests=tuple(e.value for e in self.requests_of(namespace, pod.uid)),
+            eviction_requests=tuple(requests.values()),
             terminal_times={
                 eviction.metadata.uid: terminal_times[eviction.metadata.uid]
                 for eviction in known.values()
@@ -97,6 +112,11 @@ def _uid_of(entry: Entry[KnownPod]) -> tuple[str, str]:
 def _target_of(entry: Entry[Eviction] | Entry[EvictionRequest]) -> tuple[str, str] | None:
     pod = entry.value.spec.target.pod
     return (entry.key.namespace, pod.uid) if pod else None
+
+
+def _rank_of(entry: Entry[EvictionRequest]) -> tuple[bool, datetime, Key]:
+    created = entry.value.metadata.creation_timestamp or ZERO
+    return not wants_eviction(entry.value), created, entry.key
 
 
 def _stem_of(entry: Entry[Eviction]) -> tuple[str, str] | None:

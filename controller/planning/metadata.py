@@ -44,8 +44,8 @@ def plan_metadata(key: Key, snapshot: Snapshot, _now: datetime) -> Plan:
     pod = eviction.spec.target.pod
     requests = snapshot.requests_of(key.namespace, pod)
     labels = _labels(eviction, Target.find(snapshot, key.namespace, pod), requests)
-    kept, added = _kept_owners(eviction), _added_owners(eviction, requests)
-    if not added and not _are_changed(labels, eviction.metadata.labels):
+    kept, added = stored_owners(eviction), _added_owners(eviction, requests)
+    if not added and not labels_are_changed(labels, eviction.metadata.labels):
         return Plan()
     return Plan((eviction_write(key, pod, labels, [*kept, *added]),))
 
@@ -86,14 +86,14 @@ def _role(*, is_requester: bool, is_responder: bool) -> Role:
     return Role.REQUESTER if is_requester else Role.RESPONDER
 
 
-def _are_changed(planned: dict[str, str], stored: dict[str, str]) -> bool:
+def labels_are_changed(planned: dict[str, str], stored: dict[str, str]) -> bool:
     """Whether a label is new or different, or a requester has gone."""
     return any(stored.get(name) != role for name, role in planned.items()) or any(
         role == Role.REQUESTER and name not in planned for name, role in stored.items()
     )
 
 
-def _kept_owners(eviction: Eviction) -> list[dict[str, Any]]:
+def stored_owners(eviction: Eviction) -> list[dict[str, Any]]:
     """References to requests, gone ones included: removing them is the garbage collector's job."""
     return [
         request_reference(owner.name, owner.uid)

@@ -110,7 +110,7 @@ async def test_queues_wait_by_the_steady_clock(monkeypatch: pytest.MonkeyPatch) 
     queue: WorkQueue[Item] = WorkQueue()
     item = Item(Sync.EVICTION, Key("n", "a"), "1")
     queue.add(item, delay=0.05)
-    assert (await asyncio.wait_for(queue.get(), 30)).item == item
+    assert (await asyncio.wait_for(queue.get(item.pool), 30)).item == item
 
 
 def test_an_attempt_that_lies_ahead_says_nothing() -> None:

@@ -11,13 +11,15 @@ class Thing(NamedTuple):
     name: str
     lane: str = ""
     stage: int = 0
+    namespace: str = ""
+    pool: str = ""
 
 
 A, B = Thing("a", "a"), Thing("b", "b")
 
 
 def taken(schedule: Schedule[Thing], now: float) -> Thing | None:
-    found = schedule.take(now)
+    found = schedule.take(now, "")
     return found.item if found else None
 
 
@@ -25,8 +27,8 @@ def test_an_item_added_twice_is_taken_once() -> None:
     schedule: Schedule[Thing] = Schedule()
     schedule.add(A, 0)
     schedule.add(A, 1)
-    assert schedule.take(3) == (A, 3)
-    assert schedule.take(3) is None
+    assert schedule.take(3, "") == (A, 3)
+    assert schedule.take(3, "") is None
 
 
 def test_lower_stages_go_first_and_equals_in_order() -> None:
@@ -58,10 +60,10 @@ def test_delays_are_kept_and_the_earlier_one_wins() -> None:
     assert schedule.next_due() == 10
     schedule.add(A, 0, delay=5)
     assert schedule.next_due() == 5
-    assert schedule.take(4.9) is None
-    assert schedule.take(7) == (A, 2)
+    assert schedule.take(4.9, "") is None
+    assert schedule.take(7, "") == (A, 2)
     schedule.done(A)
-    assert (schedule.next_due(), schedule.take(30)) == (None, None)
+    assert (schedule.next_due(), schedule.take(30, "")) == (None, None)
 
 
 def test_what_is_due_now_is_not_due_later_as_well() -> None:
@@ -90,7 +92,7 @@ async def test_workers_share_the_items() -> None:
 
     async def work() -> None:
         while True:
-            item, _ = await queue.get()
+            item, _ = await queue.get("")
             await asyncio.sleep(0)
             done.append(item.name)
             queue.done(item)
@@ -112,8 +114,8 @@ async def test_workers_share_the_items() -> None:
 
 async def test_a_worker_that_is_cancelled_loses_nothing() -> None:
     queue: WorkQueue[Thing] = WorkQueue()
-    first = asyncio.create_task(queue.get())
-    second = asyncio.create_task(queue.get())
+    first = asyncio.create_task(queue.get(""))
+    second = asyncio.create_task(queue.get(""))
     await asyncio.sleep(0)
     queue.add(A)
     first.cancel()  # just after it was woken
@@ -128,3 +130,74 @@ async def test_retry_waits_as_long_as_the_server_wants() -> None:
     assert queue.retry(B) == FIRST_BACKOFF
     queue.clear()
     assert queue.schedule.delayed == 0
+
+
+def test_namespaces_take_turns() -> None:
+    schedule: Schedule[Thing] = Schedule()
+    for number in range(100):
+        schedule.add(Thing(str(number), str(number), namespace="crowd"), 0)
+    for stage in (2, 0):
+        schedule.add(Thing(f"late {stage}", f"late {stage}", stage=stage, namespace="b"), 1)
+    found = [taken(schedule, 1) for _ in range(5)]
+    assert [thing.name for thing in found if thing] == ["0", "late 0", "1", "late 2", "2"]
+
+
+def test_what_is_urgent_goes_before_all_others() -> None:
+    schedule: Schedule[Thing] = Schedule()
+    schedule.add(Thing("1", "1", namespace="a"), 0)
+    schedule.add(Thing("urgent", "2", stage=-1, namespace="z"), 0)
+    found = [taken(schedule, 1) for _ in range(2)]
+    assert [thing.name for thing in found if thing] == ["urgent", "1"]
+
+
+def test_pools_share_lanes_but_no_workers() -> None:
+    schedule: Schedule[Thing] = Schedule()
+    slow, quick = Thing("slow", "lane", pool="slow"), Thing("quick", "lane")
+    other = Thing("other", "other")
+    for item in (slow, quick, other):
+        schedule.add(item, 0)
+    assert schedule.take(0, "slow") == (slow, 0)
+    assert taken(schedule, 0) == other
+    assert taken(schedule, 0) is None
+    schedule.done(slow)
+    assert taken(schedule, 0) == quick
+    assert schedule.take(0, "slow") is None
+
+
+def test_no_namespace_has_more_than_its_share_of_a_pool() -> None:
+    schedule: Schedule[Thing] = Schedule({"slow": 2})
+    crowd = [Thing(str(n), str(n), namespace="crowd", pool="slow") for n in range(9)]
+    other = Thing("x", "x", namespace="other", pool="slow")
+    for item in (*crowd, other):
+        schedule.add(item, 0)
+    found = [schedule.take(0, "slow") for _ in range(4)]
+    assert [each.item for each in found if each] == [crowd[0], other, crowd[1]]
+    schedule.done(crowd[1])
+    assert schedule.take(0, "slow") == (crowd[2], 0)
+
+
+class Counted:
+    """An item that counts how often a queue looks at it."""
+
+    looks = 0
+    stage = 0
+    namespace = pool = ""
+
+    @property
+    def lane(self) -> str:
+        Counted.looks += 1
+        return "one"
+
+
+def test_a_long_lane_costs_no_more_than_a_short_one() -> None:
+    looks = []
+    for number in (500, 1000, 2000):
+        schedule: Schedule[Counted] = Schedule()
+        Counted.looks = 0
+        for _ in range(number):
+            schedule.add(Counted(), 0)
+        while (found := schedule.take(0, "")) is not None:
+            assert schedule.take(0, "") is None  # a second worker looks for something to do
+            schedule.done(found.item)
+        looks.append(Counted.looks / number)
+    assert max(looks) <= min(looks) * 1.1 < 10

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import pytest
+
 from cluster.key import Key
-from controller.store import Change, Entry, Store, entry_of, version_of
+from controller.store import Change, Entry, Index, Store, entry_of, version_of
 
 KEY = Key("n", "a")
 
@@ -13,7 +15,7 @@ def entry(version: int, value: str = "", *, name: str = "a", uid: str = "1") -> 
 
 
 def store(*entries: Entry[str], version: int = 10) -> Store[str]:
-    made: Store[str] = Store(value=lambda entry: entry.value or None)
+    made: Store[str] = Store(value=Index(lambda entry: entry.value or None))
     made.replace(entries, version)
     return made
 
@@ -75,11 +77,50 @@ def test_versions_that_are_no_numbers_are_never_compared() -> None:
 
 def test_indexes_follow() -> None:
     known = store(entry(1, "x"), entry(2, "x", name="b"))
-    assert known.find("value", "x") == [entry(1, "x"), entry(2, "x", name="b")]
+    assert known.find("value", "x") == (entry(1, "x"), entry(2, "x", name="b"))
     known.put(entry(11, "y"))
     known.delete(Key("n", "b"), "1", 12)
-    assert known.find("value", "x") == []
-    assert known.find("value", "y") == [entry(11, "y")]
+    assert known.find("value", "x") == ()
+    assert known.find("value", "y") == (entry(11, "y"),)
+
+
+def test_an_index_has_an_order_and_thousands_of_entries() -> None:
+    known: Store[str] = Store(all=Index(lambda _: 1, lambda e: (e.value, e.key)))
+    for number in range(3000):
+        known.put(entry(number, str(number % 7), name=f"n{number:04}"))
+    assert [e.value for e in known.find("all", 1, most=500)] == ["0"] * 429 + ["1"] * 71
+    known.put(entry(4000, "7", name="n0000"))
+    assert known.find("all", 1, most=1) == (entry(7, "0", name="n0007"),)
+    for number in range(3000):
+        known.delete(Key("n", f"n{number:04}"), "1", 5000 + number)
+    assert known.find("all", 1) == ()
+
+
+def test_what_was_deleted_is_remembered_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.store.MAX_DELETED", 2)
+    known = store(entry(1, uid="1"), entry(2, uid="2", name="b"), entry(3, uid="3", name="c"))
+    assert not known.was_deleted("1")
+    known.delete(Key("n", "a"), "1", 4)  # by an event
+    known.delete(Key("n", "x"), "never-known", 5)
+    assert known.was_deleted("1")
+    assert known.was_deleted("never-known")
+    known.put(entry(6, uid="22", name="b"))  # by a namesake
+    assert known.was_deleted("2")
+    assert not known.was_deleted("1")
+    known.replace([entry(6, uid="22", name="b")], 7)  # by a list without it
+    assert known.was_deleted("3")
+    assert not known.was_deleted("22")
+
+
+def test_a_list_of_a_restored_cluster_counts() -> None:
+    known = store(entry(100, "new"), entry(101, "later", uid="2", name="b"))
+    known.saw(120)
+    known.learn(entry(130, "own", uid="3", name="c"))
+    changes = known.replace([entry(50, "old")], 60)
+    assert {e.new.value if e.new else None for e in changes} == {None, "old"}
+    assert list(known) == [entry(50, "old")]
+    assert known.seen == 60
+    assert known.learn(entry(61, "own again")) != []
 
 
 def test_an_entry_is_made_from_metadata() -> None:

@@ -239,7 +239,8 @@ def test_an_eviction_that_is_gone_wakes_its_duplicates() -> None:
 def test_a_request_wakes_the_eviction() -> None:
     router = Router(view(evictions=[eviction()]))
     withdrawn = router.request(change(request(), request("Withdrawn"), read_request))
-    assert list(withdrawn) == [*items(Sync.REQUEST, key=REQUEST), *items(Sync.EVICTION)]
+    own = items(Sync.REQUEST, key=REQUEST)
+    assert list(withdrawn) == [*own, *items(Sync.EVICTION, Sync.METADATA)]
     gone = router.request(change(request(), None, read_request))
     assert list(gone) == items(Sync.EVICTION, Sync.METADATA)
     leaving = request(deletionTimestamp=format_time(START))
