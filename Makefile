@@ -127,7 +127,7 @@ image-python: ## Test TLS and the rest of the client on the image's Python, if i
 		$(IMAGE_VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes \
 			-r requirements/dev.txt; \
 		touch $(IMAGE_VENV)/.ready; }; \
-	$(IMAGE_VENV)/bin/python -m pytest tests/cluster
+	$(IMAGE_VENV)/bin/python -m pytest -m "not e2e" tests/cluster
 
 sbom: setup ## Write build/sbom.cdx.json: what is in the image beside its base (CycloneDX)
 	@mkdir -p build
