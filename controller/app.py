@@ -23,6 +23,7 @@ from controller.lease import Alone, Elector, Lead, Terms
 from controller.loop import Handler, Loop, is_over
 from controller.metrics import Board, Metrics, ZoneBoard
 from controller.node_keeper import NodeHealth, NodeKeeper
+from controller.packing import Packed
 from controller.plan import Sync
 from controller.planning.extras import Extras
 from controller.planning.occurrences import Level
@@ -36,10 +37,10 @@ from controller.verification import Verifier
 from controller.view import (
     KnownPod,
     View,
-    read_eviction,
+    keep_eviction,
+    keep_request,
     read_pod,
     read_pod_on_node,
-    read_request,
 )
 from controller.writer import Writer
 from rules.api import Eviction, EvictionRequest
@@ -124,7 +125,7 @@ class Controller:
             cluster, EVICTIONS, self._read_eviction, view.evictions, self._eviction_changed, bad
         )
         self._requests = Informer(
-            cluster, EVICTION_REQUESTS, read_request, view.requests, self._request_changed, bad
+            cluster, EVICTION_REQUESTS, keep_request, view.requests, self._request_changed, bad
         )
         self._lead = self._candidate(cluster)
         learn = {each.resource.name: each.learn for each in self._own_informers}
@@ -132,7 +133,7 @@ class Controller:
         self._events = Recorder(cluster, settings.events, metrics.events)
         tell = self._events.tell
         now = cluster.time.now
-        verifier = Verifier(cluster, view, learn, self._trouble)
+        verifier = Verifier(cluster, view, learn, self._lateness)
         evictor = Evictor(view, writer, verifier, tell, now)
         self._evictor = evictor if settings.evictor else None
         self._reconciler = Reconciler(
@@ -261,10 +262,10 @@ class Controller:
 
     # --- what happens in the cluster ------------------------------------------------------------
 
-    def _read_eviction(self, document: Mapping[str, Any]) -> Eviction:
+    def _read_eviction(self, document: Mapping[str, Any]) -> Eviction | Packed[Eviction]:
         if self._rival is not None:
             self._rival.saw(document)
-        return read_eviction(document)
+        return keep_eviction(document)
 
     def _pod_changed(self, change: Change[KnownPod]) -> None:
         if self._nodes is not None:
@@ -309,9 +310,9 @@ class Controller:
         reasons += [self._rival.reason()] if self._rival is not None else []
         return list(filter(None, reasons))
 
-    def _trouble(self) -> str | None:
+    def _lateness(self) -> str | None:
         """Why what is seen of pods, Evictions and their requests may be old."""
-        return next(filter(None, (informer.trouble for informer in self._own_informers)), None)
+        return next(filter(None, (informer.lateness for informer in self._own_informers)), None)
 
     def _extras(self) -> Extras:
         return replace(self._settings.extras, trusts_clock=self._cluster.time.is_settled)

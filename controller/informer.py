@@ -22,12 +22,13 @@ from cluster.failures import (
 )
 from cluster.pauses import jittered
 from cluster.resources import Resource
+from controller.packing import Packed
 from controller.store import Change, Entry, Store, entry_of, identity_of, version_of
 from rules.decode import DecodeError
 
 ValueT = TypeVar("ValueT")
 
-Read = Callable[[Mapping[str, Any]], ValueT]
+Read = Callable[[Mapping[str, Any]], ValueT | Packed[Any]]
 """What to keep of an object. Raises DecodeError."""
 
 _log = structlog.get_logger()
@@ -79,6 +80,8 @@ class Informer(Generic[ValueT]):
         """When the API server last said anything (monotonic clock, in seconds)."""
         self.trouble: str | None = "not listed yet"
         """Why the resource can't be read at present, for /readyz; None if it can."""
+        self.lateness: str | None = self.trouble
+        """Why what is known may be old; None also where the resource can only be listed."""
 
     async def run(self) -> None:
         """Never returns. Every failure is waited out: there is nobody else who could help."""
@@ -141,7 +144,7 @@ class Informer(Generic[ValueT]):
             async for page in pages:
                 version = page.version
                 # Cut down page by page, so that never more than one is held in full.
-                entries += filter(None, map(self._entry, page.items))
+                entries += filter(None, map(self._listed, page.items))
         self._tell(self.store.replace(entries, version_of(version)))
         self._version = version
         self._is_well()
@@ -185,6 +188,14 @@ class Informer(Generic[ValueT]):
         """Whether this is an own write, which is known since its answer."""
         return event.type != "DELETED" and self.store.knows(*identity_of(event.object))
 
+    def _listed(self, document: Mapping[str, Any]) -> Entry[ValueT] | None:
+        """What is known of an object already, if it has not changed; mostly nothing has."""
+        key, uid, version = identity_of(document)
+        known = self.store.get(key)
+        if known is not None and (known.uid, known.version) == (uid, version) and version > -1:
+            return known
+        return self._entry(document)
+
     def _entry(self, document: Mapping[str, Any]) -> Entry[ValueT] | None:
         try:
             return entry_of(document, self._read(document))
@@ -210,7 +221,7 @@ class Informer(Generic[ValueT]):
             self._pause = _FIRST_PAUSE
         if self._said:
             _log.info("the resource can be read again", resource=str(self.resource))
-        self.trouble, self._said = None, ""
+        self.trouble, self.lateness, self._said = None, None, ""
 
     async def _wait_out(self, failure: ClusterFailure) -> None:
         self._count(failure)
@@ -220,6 +231,7 @@ class Informer(Generic[ValueT]):
             # that has just started serves no custom resources for a moment.
             self._version = ""
         self.trouble = _explained(failure, self.resource)
+        self.lateness = None if isinstance(failure, Silent) else self.trouble
         if self.trouble != self._said:  # once, not every time
             _log.warning(self.trouble, resource=str(self.resource), error=str(failure))
             self._said = self.trouble

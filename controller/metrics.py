@@ -16,11 +16,11 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from controller.packing import Packed, summary_of
 from controller.planning.node_health import NodeHealthPlan
-from controller.planning.relevance import has_ended, has_succeeded
 from controller.view import View
 from controller.zones import Zone, ZoneState
-from rules.api import Eviction, Intent, ResponderState
+from rules.api import ConditionType, Eviction, Intent, ResponderState
 
 _PREFIX: Final = "usher_controller_"
 _NODE_HEALTH: Final = f"{_PREFIX}node_health_"
@@ -165,10 +165,10 @@ class Board(Collector):
         states: Tally[str] = Tally(dict.fromkeys(ResponderState, 0))
         responders = 0
         for entry in self._view.evictions:
-            eviction = entry.value
-            outcomes[_outcome(eviction)] += 1
-            states.update(r.state for r in eviction.status.target_responders)
-            responders += len(eviction.status.target_responders)
+            summary = summary_of(entry.kept)
+            outcomes[_OUTCOMES[summary.outcome]] += 1
+            states.update(summary.states)
+            responders += len(summary.states)
         yield _tallied(f"{_PREFIX}evictions", "Evictions by state.", "state", outcomes)
         yield _tallied(
             "evictionrequest_controller_responder_state",
@@ -184,7 +184,8 @@ class Board(Collector):
 
     def _ages(self) -> Iterator[Metric]:
         """How long it takes, for alerts; 0 where nothing is under way."""
-        active = [entry.value for entry in self._view.evictions if not has_ended(entry.value)]
+        entries = self._view.evictions
+        active = [entry.kept for entry in entries if not isinstance(entry.kept, Packed)]
         yield _family(
             "oldest_active_eviction_seconds",
             "Age of the oldest Eviction that has not ended.",
@@ -203,7 +204,7 @@ class Board(Collector):
     def _intents(self) -> Metric:
         intents: Tally[str] = Tally(dict.fromkeys(Intent, 0))
         intents.update(
-            intent if (intent := entry.value.spec.intent) in tuple(Intent) else "other"
+            intent if (intent := summary_of(entry.kept).intent) in tuple(Intent) else "other"
             for entry in self._view.requests
         )
         name = "evictionrequest_controller_requester_intent"
@@ -279,10 +280,12 @@ def _active_since(eviction: Eviction) -> datetime | None:
     return next(starts, None)
 
 
-def _outcome(eviction: Eviction) -> str:
-    if not has_ended(eviction):
-        return "active"
-    return "evicted" if has_succeeded(eviction) else "failed"
+_OUTCOMES: Final = {
+    "": "active",
+    str(ConditionType.TARGET_EVICTED): "evicted",
+    str(ConditionType.FAILED): "failed",
+}
+"""How an Eviction has ended → its state."""
 
 
 def _family(name: str, text: str, value: float) -> Metric:

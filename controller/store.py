@@ -4,6 +4,7 @@ Knowledge comes from lists, from watches, and from the answers to the controller
 are earlier than the watch. Pure: no I/O, no clock.
 """
 
+import sys
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from itertools import islice
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from cluster.key import Key
+from controller.packing import Packed
 
 ValueT = TypeVar("ValueT")
 
@@ -26,8 +28,14 @@ class Entry(NamedTuple, Generic[ValueT]):
     uid: str
     version: int
     """Its resource version; -1 where that is no number."""
-    value: ValueT
+    kept: ValueT | Packed[Any]
     """What is kept of it."""
+
+    @property
+    def value(self) -> ValueT:
+        """What is kept of it, unpacked: some 100 µs where it was packed."""
+        kept = self.kept
+        return kept.unpack() if isinstance(kept, Packed) else kept
 
 
 class Change(NamedTuple, Generic[ValueT]):
@@ -37,15 +45,15 @@ class Change(NamedTuple, Generic[ValueT]):
     new: Entry[ValueT] | None
 
 
-def entry_of(document: Mapping[str, Any], value: ValueT) -> Entry[ValueT]:
-    """The entry for an object of the API, of which ``value`` is kept."""
-    return Entry(*identity_of(document), value)
+def entry_of(document: Mapping[str, Any], kept: ValueT | Packed[Any]) -> Entry[ValueT]:
+    """The entry for an object of the API, of which ``kept`` is kept."""
+    return Entry(*identity_of(document), kept)
 
 
 def identity_of(document: Mapping[str, Any]) -> tuple[Key, str, int]:
     """Key, UID and resource version of an object of the API."""
     metadata = document["metadata"]
-    key = Key(metadata.get("namespace", ""), metadata["name"])
+    key = Key(sys.intern(metadata.get("namespace", "")), metadata["name"])
     return key, metadata.get("uid", ""), version_of(metadata.get("resourceVersion", ""))
 
 
@@ -213,7 +221,7 @@ class Store(Generic[ValueT]):
         self._entries[entry.key] = entry
         for index in self._indexes.values():
             index.add(entry)
-        if known is None or known.value != entry.value:
+        if known is None or known.kept != entry.kept:
             changes.append(Change(known, entry))
         return changes
 

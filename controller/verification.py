@@ -32,20 +32,20 @@ class Verifier:
         cluster: Cluster,
         view: View,
         learn: Mapping[str, Learn],
-        trouble: Callable[[], str | None],
+        lateness: Callable[[], str | None],
     ) -> None:
         """``learn``: resource name → whom to tell what was read.
 
-        ``trouble`` says why the view may be late; None: nothing is known to be wrong.
+        ``lateness`` says why the view may be late; None: nothing is known to be wrong.
         """
         self._cluster = cluster
         self._view = view
         self._learn = learn
-        self._trouble = trouble
+        self._lateness = lateness
 
     async def prove(self, namespace: str, claims: Iterable[Claim]) -> None:
         """Return if all ``claims`` are true now. Raises LateViewError, and ClusterFailure."""
-        if (hindrance := self._trouble()) is not None:
+        if (hindrance := self._lateness()) is not None:
             raise LateViewError(hindrance)
         for claim in claims:
             if not await self._holds(namespace, claim):

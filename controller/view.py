@@ -5,6 +5,7 @@ Nothing is kept that nobody reads: pods are cut down to a few bytes, other objec
 """
 
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -13,6 +14,7 @@ import orjson
 
 from cluster.key import Key
 from controller.ownership import without_foreign_requesters
+from controller.packing import Packed, pack_eviction, pack_request
 from controller.planning.node_pods import NodePod, PodObject
 from controller.planning.requesters import wants_eviction
 from controller.planning.snapshot import Pod, Snapshot
@@ -111,12 +113,17 @@ def _uid_of(entry: Entry[KnownPod]) -> tuple[str, str]:
 
 def _target_of(entry: Entry[Eviction] | Entry[EvictionRequest]) -> tuple[str, str] | None:
     pod = entry.value.spec.target.pod
-    return (entry.key.namespace, pod.uid) if pod else None
+    # An Eviction and its requests share one text.
+    return (entry.key.namespace, sys.intern(pod.uid)) if pod else None
 
 
-def _rank_of(entry: Entry[EvictionRequest]) -> tuple[bool, datetime, Key]:
-    created = entry.value.metadata.creation_timestamp or ZERO
-    return not wants_eviction(entry.value), created, entry.key
+def _rank_of(entry: Entry[EvictionRequest]) -> tuple[int, datetime, Key]:
+    """Who wants the pod gone before who has been told the end, and these before the others."""
+    kept = entry.kept
+    if isinstance(kept, Packed):
+        return 1 if kept.summary.wants else 2, ZERO, entry.key
+    created = kept.metadata.creation_timestamp or ZERO
+    return 0 if wants_eviction(kept) else 2, created, entry.key
 
 
 def _stem_of(entry: Entry[Eviction]) -> tuple[str, str] | None:
@@ -136,6 +143,16 @@ def read_eviction(document: Mapping[str, Any]) -> Eviction:
 def read_request(document: Mapping[str, Any]) -> EvictionRequest:
     """An EvictionRequest without what nobody reads. Raises DecodeError."""
     return decode_model(EvictionRequest, _bare(document))
+
+
+def keep_eviction(document: Mapping[str, Any]) -> Eviction | Packed[Eviction]:
+    """What is kept of an Eviction. Raises DecodeError."""
+    return pack_eviction(read_eviction(document))
+
+
+def keep_request(document: Mapping[str, Any]) -> EvictionRequest | Packed[EvictionRequest]:
+    """What is kept of an EvictionRequest. Raises DecodeError."""
+    return pack_request(read_request(document))
 
 
 def _bare(document: Mapping[str, Any]) -> dict[str, Any]:

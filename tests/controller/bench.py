@@ -9,6 +9,8 @@ import argparse
 import json
 import os
 import platform
+import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -66,7 +68,16 @@ def main() -> None:
     console.print("writes: to the API server, for each eviction")
     console.print("growth: seconds for each eviction, in relation to the smallest number")
     console.print("load: of the whole machine at the end; compare runs of about the same")
+    for flags in ((), ("--node-health",)):
+        what = " ".join(("memory for 10,000 ended pairs and 20,000 pods", *flags))
+        console.print(f"{what}: {_memory(flags)}")
     console.print(f"written to {OUTPUT}")
+
+
+def _memory(flags: Sequence[str]) -> str:
+    """What :mod:`tests.controller.memory` measures, in a process of its own."""
+    command = [sys.executable, "-m", "tests.controller.memory", *flags]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def measure(contender: Contender, size: int) -> Figures:
