@@ -15,7 +15,9 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "requester-identity": (USER, RBAC),
         "eviction-right": (USER, RBAC),
         "controller-fields": (USER,),
+        "controller-objects": (USER,),
         "target-truth": (_CLUSTER,),
+        "target-pair": (_CLUSTER,),
         "target-exists": (_CLUSTER,),
     }
 )

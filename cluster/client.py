@@ -64,6 +64,7 @@ _BUFFER_BYTES: Final = 2**21
 """For one event of a watch: more than etcd takes for an object (1.5 MiB)."""
 _APPLY: Final = "application/apply-patch+yaml"
 _JSON: Final = "application/json"
+_METADATA: Final = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 _PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 PROBE: Final = "usher-probe"
 """An object that is asked for to see in what form the answer comes."""
@@ -169,18 +170,25 @@ class Cluster:
     # --- reading --------------------------------------------------------------------------------
 
     async def pages(
-        self, resource: Resource, namespace: str = "", selector: str = ""
+        self,
+        resource: Resource,
+        namespace: str = "",
+        selector: str = "",
+        *,
+        is_metadata_enough: bool = False,
     ) -> AsyncGenerator[Page, None]:
         """Objects of one namespace or of all, page by page; Gone if that takes minutes.
 
-        ``selector``: only those whose labels fit, as ``kubectl get -l`` has it.
+        ``selector``: only those whose labels fit, as ``kubectl get -l`` has it. If
+        ``is_metadata_enough`` the API server leaves out all but their metadata.
         """
+        accept = _METADATA if is_metadata_enough else _JSON
         call = _Call("list", resource, namespace)
         more = ""
         while True:
             query = {"limit": str(PAGE), "labelSelector": selector, "continue": more}
             given = {name: value for name, value in query.items() if value}
-            answer = await self._send("GET", call, resource.path(namespace), given)
+            answer = await self._send("GET", call, resource.path(namespace), given, accept=accept)
             metadata = answer.get("metadata") or {}
             yield Page(answer.get("items") or [], metadata.get("resourceVersion", ""))
             more = metadata.get("continue", "")
@@ -315,8 +323,10 @@ class Cluster:
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
         content_type: str = _JSON,
+        *,
+        accept: str = _JSON,
     ) -> Document:
-        request = _Request(method, call, path, query, body, content_type)
+        request = _Request(method, call, path, query, body, content_type, accept=accept)
         response = await self._open(request)
         try:
             await _check(response, call)

@@ -22,6 +22,7 @@ from rules.eviction import (
 from rules.guards import (
     condition_finality,
     controller_fields,
+    controller_objects,
     eviction_right,
     first_sync,
     heartbeat_spacing,
@@ -31,6 +32,7 @@ from rules.guards import (
     responder_identity,
     response_budget,
     target_exists,
+    target_pair,
     target_truth,
 )
 from rules.meta import conditions, object_metadata
@@ -53,6 +55,7 @@ EVICTION_REQUEST: Final[tuple[Rule[Any], ...]] = (
     requester_identity.RULE,
     eviction_right.RULE,
     target_truth.RULE,
+    target_pair.RULE,
     target_exists.RULE,
 )
 
@@ -78,7 +81,9 @@ EVICTION: Final[tuple[Rule[Any], ...]] = (
     requesters_preserved.RULE,
     responder_identity.RULE,
     controller_fields.RULE,
+    controller_objects.RULE,
     target_truth.RULE,
+    target_pair.RULE,
 )
 
 POD: Final[tuple[Rule[Any], ...]] = (

@@ -35,7 +35,7 @@ RESERVED_PRIORITY_END: Final = 1000
 
 RESERVED_PRIORITY_DETAIL: Final = (
     f"must be at least {RESERVED_PRIORITY_END}; priorities 0-{RESERVED_PRIORITY_END - 1} are "
-    "reserved for responders with *.k8s.io suffix"
+    "Kubernetes' own, and only 'imperative-eviction.k8s.io/evictor' has one"
 )
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias, cast
 
-from rules.api import GROUP
+from rules import formats
+from rules.api import GROUP, PodReference
 from rules.policies import AnyPolicy
 
 EVERY_NAME: Final = "*"
@@ -86,6 +87,58 @@ class LivePod(NamedTuple):
     """Whether a DaemonSet controls it, and would start it again on the same node."""
 
 
+# What follows is no NamedTuple: those of different types are equal where their members are.
+@dataclass(frozen=True, slots=True)
+class TargetLookup:
+    """Which pods have the name and the UID of a target? The answer is a :class:`Target`."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+def lawful_target(pod: PodReference | None, namespace: str) -> TargetLookup | None:
+    """What to look up for the target ``pod``; None for one that no pod can be."""
+    if pod is None or not (formats.is_long_name(pod.name) and formats.is_uuid(pod.uid)):
+        return None
+    return TargetLookup(namespace, pod.name, pod.uid)
+
+
+class NamedPod(NamedTuple):
+    """A pod, and its name."""
+
+    name: str
+    pod: LivePod
+
+
+class Target(NamedTuple):
+    """What there is of a target: two views of one pod, if its name and its UID belong together."""
+
+    named: LivePod | None = None
+    """The pod of that name."""
+    bearer: NamedPod | None = None
+    """The pod that has that UID, whatever its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionRight:
+    """May the caller evict the pod that the target means?
+
+    That is the pod with its UID, whatever the name; if no pod has it, one of that name. The answer
+    is a :class:`Right`.
+    """
+
+    target: TargetLookup
+
+
+class Right(NamedTuple):
+    """The answer about one pod."""
+
+    pod: str
+    """The name of the pod that it is about."""
+    is_granted: bool
+
+
 class Who(NamedTuple):
     """Who is the caller? The request itself says it, except offline."""
 
@@ -93,7 +146,7 @@ class Who(NamedTuple):
 WHO: Final = Who()
 
 
-# What mutations ask. No NamedTuples: those of different types are equal where their members are.
+# What mutations ask.
 @dataclass(frozen=True, slots=True)
 class Policies:
     """Which policies has the namespace, or, without one, the cluster?
@@ -121,8 +174,19 @@ class NativeResponders:
 
 NATIVE_RESPONDERS: Final = NativeResponders()
 
-Question: TypeAlias = Permission | PodLookup | Who | Policies | NamespaceLabels | NativeResponders
-Answer: TypeAlias = bool | LivePod | tuple[AnyPolicy, ...] | Mapping[str, str] | None
+Question: TypeAlias = (
+    Permission
+    | PodLookup
+    | TargetLookup
+    | EvictionRight
+    | Who
+    | Policies
+    | NamespaceLabels
+    | NativeResponders
+)
+Answer: TypeAlias = (
+    bool | LivePod | Target | Right | tuple[AnyPolicy, ...] | Mapping[str, str] | None
+)
 
 
 class Facts(NamedTuple):
@@ -138,6 +202,14 @@ class Facts(NamedTuple):
         """The pod; KeyError if nobody asked."""
         pod = self.answers[lookup]
         return pod if isinstance(pod, LivePod) else None
+
+    def target(self, lookup: TargetLookup) -> Target:
+        """What there is of the target; KeyError if nobody asked."""
+        return cast("Target", self.answers[lookup])
+
+    def right(self, question: EvictionRight) -> Right:
+        """Whether the caller has the right; KeyError if nobody asked."""
+        return cast("Right", self.answers[question])
 
     def policies(self, question: Policies) -> tuple[AnyPolicy, ...]:
         """The policies, by name; KeyError if nobody asked."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.client import Cluster, Document
-from cluster.failures import Missing
+from cluster.failures import Missing, ServerFailure
 from cluster.key import Key
 from cluster.resources import (
     CLUSTER_POLICIES,
@@ -51,7 +51,13 @@ class ClusterFacts:
             },
         }
         answer = await self._cluster.create(_REVIEWS, "", {**_REVIEW, "spec": spec})
-        return answer["status"]["allowed"] is True
+        status = answer["status"]
+        if status["allowed"] is True:
+            return True
+        if error := status.get("evaluationError"):
+            # An authorizer has failed that might have granted it: that is no refusal.
+            raise ServerFailure(f"no authorizer could tell: {error}")
+        return False
 
     async def find_pod(self, lookup: PodLookup) -> LivePod | None:
         """Get the pod from the API server's storage, not from a cache of its."""
@@ -60,6 +66,15 @@ class ClusterFacts:
         except Missing:
             return None
         return live_pod(pod)
+
+    async def list_pods(self, namespace: str) -> Mapping[str, str]:
+        """List the metadata of the pods, from the API server's storage as well."""
+        pages = self._cluster.pages(PODS, namespace, is_metadata_enough=True)
+        return {
+            pod["metadata"]["uid"]: pod["metadata"]["name"]
+            async for page in pages
+            for pod in page.items
+        }
 
     async def list_policies(self, namespace: str) -> list[Document]:
         """List them all; a cluster that does not know the kind has none."""

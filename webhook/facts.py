@@ -7,10 +7,14 @@ failurePolicy decides. One that only leads to a warning may be some seconds old,
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from functools import partial
+from hashlib import blake2b
+from math import inf
 from time import monotonic
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
+import orjson
 import structlog
 from cachetools import TLRUCache
 
@@ -18,20 +22,26 @@ from rules import formats
 from rules.facts import (
     NO_FACTS,
     Answer,
+    EvictionRight,
     Facts,
     LivePod,
+    NamedPod,
     NamespaceLabels,
     NativeResponders,
     Permission,
     PodLookup,
     Policies,
     Question,
-    Who,
+    Right,
+    Target,
+    TargetLookup,
+    may_evict,
 )
 from rules.patch import Document
 from rules.policies import ClusterResponderPolicy, ResponderPolicy
 from rules.policy.reading import read_policies
 from rules.request import User
+from webhook.again import TRANSIENT, pause, waits
 from webhook.metrics import Row
 
 ALLOWED_SECONDS: Final = 60.0
@@ -52,8 +62,13 @@ meanwhile declare their responders where nobody may look. Our own choice."""
 WARNING_SECONDS: Final = 1.0
 """How long a request waits for an answer that only leads to a warning. Our own choice."""
 MAX_REMEMBERED: Final = 8192
-"""Answers that a worker remembers: some 4 MB when full, and what the policies of the cluster take.
-Our own choice."""
+"""Answers that a worker remembers: some 8 MB when full, as no key is longer than two names, and
+what the policies of the cluster take. Our own choice."""
+AGAIN_SECONDS: Final = 0.1
+"""The first wait before a question is asked again that was throttled or cut off; each further one
+is twice as long. Our own choice: with priority and fairness a place comes free within that."""
+LONGEST_AGAIN_SECONDS: Final = 2.0
+"""The longest wait that the API server has not asked for. Our own choice."""
 
 _log = structlog.get_logger()
 
@@ -71,10 +86,13 @@ class Cluster(Protocol):
     async def find_pod(self, lookup: PodLookup) -> LivePod | None:
         """The pod, as the API server has it now."""
 
+    async def list_pods(self, namespace: str) -> Mapping[str, str]:
+        """UID → name of every pod of ``namespace``, as the API server has them now."""
+
     async def list_policies(self, namespace: str) -> Iterable[Document]:
         """The ResponderPolicies of ``namespace``; where it is "", the ClusterResponderPolicies.
 
-        None where the API server does not know the kind.
+        None of them where the API server does not know the kind.
         """
 
     async def find_labels(self, namespace: str) -> Mapping[str, str]:
@@ -84,15 +102,29 @@ class Cluster(Protocol):
         """Whether pods have the field ``spec.evictionResponders``."""
 
 
+class _Digest(NamedTuple):
+    """What stands for an :class:`_Access` in the memory: users may be as large as they like."""
+
+    digest: bytes
+
+
 class _Access(NamedTuple):
     """One SubjectAccessReview."""
 
     user: User
     permission: Permission
     name: str
+    key: _Digest
 
 
-_Key: TypeAlias = _Access | PodLookup | Policies | NamespaceLabels | NativeResponders
+class _PodNames(NamedTuple):
+    """The pods of a namespace by their UIDs."""
+
+    in_namespace: str
+
+
+_Plain: TypeAlias = PodLookup | Policies | NamespaceLabels | NativeResponders
+_Key: TypeAlias = _Digest | _PodNames | _Plain
 
 
 Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[Cluster | None]]
@@ -105,10 +137,13 @@ class Finder(Protocol):
     def recall(self, user: User, questions: Mapping[Question, bool]) -> Facts | None:
         """The answers to ``questions``, if the cluster need not be asked."""
 
-    async def find(self, user: User, questions: Mapping[Question, bool]) -> Facts:
+    async def find(
+        self, user: User, questions: Mapping[Question, bool], seconds: float = inf
+    ) -> Facts:
         """The answers to ``questions``; those that need not be had may be left out.
 
-        Raises SilentClusterError if one that must be had could not be had.
+        A question that was throttled or cut off is asked again, as long as ``seconds`` last. Raises
+        SilentClusterError if one that must be had could not be had.
         """
 
 
@@ -119,9 +154,24 @@ class Offline:
         """Nothing is known."""
         return NO_FACTS
 
-    async def find(self, user: User, questions: Mapping[Question, bool]) -> Facts:
+    async def find(
+        self,
+        user: User,
+        questions: Mapping[Question, bool],
+        seconds: float = inf,  # noqa: ARG002
+    ) -> Facts:
         """Nothing can be found out."""
         return self.recall(user, questions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The search for the answers that one request needs."""
+
+    user: User
+    deadline: float
+    """By the monotonic clock; no question is asked again after it."""
+    tasks: dict[Question, asyncio.Future[Answer]] = field(default_factory=dict)
 
 
 class FactFinder:
@@ -146,19 +196,21 @@ class FactFinder:
         self._row.recalled(len(answers))
         return Facts(answers)
 
-    async def find(self, user: User, questions: Mapping[Question, bool]) -> Facts:
+    async def find(
+        self, user: User, questions: Mapping[Question, bool], seconds: float = inf
+    ) -> Facts:
         """The answers to ``questions``, asked in parallel.
 
         The names of one permission are asked one after another: the first is mostly enough.
-        Raises SilentClusterError as :class:`Finder` has it.
+        ``seconds`` and SilentClusterError are as :class:`Finder` has them.
         """
-        tasks = {
-            question: asyncio.ensure_future(self._find(user, question, must=must))
-            for question, must in questions.items()
-        }
+        search = _Search(user, monotonic() + seconds)
+        tasks = search.tasks
+        for question, must in _with_targets(questions).items():
+            tasks[question] = asyncio.ensure_future(self._find(search, question, must=must))
         try:
             await asyncio.wait(tasks.values(), timeout=WARNING_SECONDS)
-            if needed := [task for question, task in tasks.items() if questions[question]]:
+            if needed := [tasks[question] for question, must in questions.items() if must]:
                 await asyncio.wait(needed)
         finally:
             for task in tasks.values():
@@ -168,45 +220,71 @@ class FactFinder:
             error = task.exception() if task.done() else TimeoutError()
             if error is None:
                 answers[question] = task.result()
-            elif questions[question]:
+            elif questions.get(question):
                 raise SilentClusterError(
                     f"{_words(question)}: {error or type(error).__name__}"
                 ) from error
-            else:
+            elif question in questions:
                 _log.warning("not known", question=_words(question), error=repr(error))
         return Facts(answers)
 
     def _recall(self, user: User, question: Question, *, must: bool) -> tuple[Answer] | None:
         """The remembered answer in a tuple of its own; None if there is none good enough."""
-        if isinstance(question, Permission):
-            known = [self._memory.get(key) for key in _accesses(user, question)]
-            if True in known:
-                return (True,)
-            return None if None in known else (False,)
-        key = _key(question)
-        if must and isinstance(key, PodLookup):
+        match question:
+            case Permission():
+                known = [self._memory.get(each.key) for each in _accesses(user, question)]
+                if True in known:
+                    return (True,)
+                return None if None in known else (False,)
+            case TargetLookup():
+                return self._recall_target(user, question, must=must)
+            case EvictionRight(target):
+                return self._recall_right(user, target, must=must)
+        if must and isinstance(question, PodLookup):
             return None
-        found = self._memory.get(key, _UNKNOWN)
+        found = self._memory.get(_key(question), _UNKNOWN)
         return None if found is _UNKNOWN else (found,)
 
-    async def _find(self, user: User, question: Question, *, must: bool) -> Answer:
-        found = self._recall(user, question, must=must)
+    def _recall_target(
+        self, user: User, target: TargetLookup, *, must: bool
+    ) -> tuple[Target] | None:
+        """Only of one pod that has both: who else has the UID is not remembered."""
+        found = self._recall(user, PodLookup(target.namespace, target.name), must=must)
+        live = found[0] if found is not None else None
+        if not isinstance(live, LivePod) or live.uid != target.uid:
+            return None
+        return (Target(live, NamedPod(target.name, live)),)
+
+    def _recall_right(self, user: User, target: TargetLookup, *, must: bool) -> tuple[Right] | None:
+        if self._recall_target(user, target, must=must) is None:
+            return None
+        permission = may_evict(target.name, target.namespace)
+        granted = self._recall(user, permission, must=must)
+        return None if granted is None else (Right(target.name, granted[0] is True),)
+
+    async def _find(self, search: _Search, question: Question, *, must: bool) -> Answer:
+        found = self._recall(search.user, question, must=must)
         if found is not None:
             self._row.recalled(1)
             return found[0]
-        if isinstance(question, Permission):
-            return await self._find_permission(user, question)
+        match question:
+            case Permission():
+                return await self._find_permission(search, question)
+            case TargetLookup():
+                return await self._find_target(search, question, must=must)
+            case EvictionRight(target):
+                return await self._find_right(search, target)
+        nothing: Answer = _nothing(question)
+        if nothing is not _UNKNOWN:
+            return nothing
         key = _key(question)
         # A pod that is already on its way may be older than what the request claims.
         anew = must and isinstance(key, PodLookup)
-        return await self._ask(key, partial(self._get, key), anew=anew)
+        return await self._ask(search, key, lambda: self._get(key), anew=anew)
 
-    async def _get(self, key: _Key) -> Answer:
+    async def _get(self, key: _Plain) -> Answer:
         match key:
-            case PodLookup(namespace, name):
-                # Who sends reviews may put anything there, and a name becomes part of a URL.
-                if not (formats.is_short_name(namespace) and formats.is_long_name(name)):
-                    return None
+            case PodLookup():
                 return await self._cluster.find_pod(key)
             case Policies(namespace):
                 model = ResponderPolicy if namespace else ClusterResponderPolicy
@@ -215,44 +293,104 @@ class FactFinder:
                 return await self._cluster.find_labels(namespace)
             case NativeResponders():
                 return await self._cluster.has_native_responders()
-            case _Access(user, permission, name):
-                return await self._cluster.has_permission(user, permission, name)
 
-    async def _find_permission(self, user: User, permission: Permission) -> bool:
+    async def _find_permission(self, search: _Search, permission: Permission) -> bool:
         """Ask under each name, the full one first: it is the one that most roles list."""
-        for key in _accesses(user, permission):
+        for user, _, name, key in _accesses(search.user, permission):
             known = self._memory.get(key)
             if known is None:
-                known = await self._ask(key, partial(self._get, key))
+                ask = partial(self._cluster.has_permission, user, permission, name)
+                known = await self._ask(search, key, ask)
             if known is True:
                 return True
         return False
 
+    async def _find_right(self, search: _Search, target: TargetLookup) -> Right:
+        found = cast("Target", await asyncio.shield(search.tasks[target]))
+        pod = found.bearer.name if found.bearer is not None else target.name
+        permission = may_evict(pod, target.namespace)
+        return Right(pod, await self._find_permission(search, permission))
+
+    async def _find_target(self, search: _Search, target: TargetLookup, *, must: bool) -> Target:
+        """Look for the name first: only if that pod has another UID, all of them are listed."""
+        namespace, name, uid = target.namespace, target.name, target.uid
+        named = cast(
+            "LivePod | None", await self._find(search, PodLookup(namespace, name), must=must)
+        )
+        if named is not None and named.uid == uid:
+            return Target(named, NamedPod(name, named))
+        if not (formats.is_short_name(namespace) and formats.is_uuid(uid)):
+            return Target(named)
+        bearer = (await self._list_pods(search, namespace)).get(uid)
+        if bearer is None:
+            return Target(named)
+        pod = cast(
+            "LivePod | None", await self._find(search, PodLookup(namespace, bearer), must=True)
+        )
+        if pod is None or pod.uid != uid:
+            return Target(named)  # it has gone meanwhile
+        return Target(pod if bearer == name else named, NamedPod(bearer, pod))
+
+    async def _list_pods(self, search: _Search, namespace: str) -> Mapping[str, str]:
+        """UID → name, by one list at a time for each namespace, which begins after this call."""
+        key = _PodNames(namespace)
+        if (begun := self._asked.get(key)) is not None:
+            await asyncio.wait([begun])
+        names = await self._ask(search, key, partial(self._cluster.list_pods, namespace))
+        return cast("Mapping[str, str]", names)
+
     async def _ask(
-        self, key: _Key, ask: Callable[[], Coroutine[Any, Any, Answer]], *, anew: bool = False
+        self,
+        search: _Search,
+        key: _Key,
+        ask: Callable[[], Coroutine[Any, Any, Answer]],
+        *,
+        anew: bool = False,
     ) -> Answer:
-        """Ask the cluster; unless ``anew``, once however many want to know it at the same time."""
-        task = None if anew else self._asked.get(key)
-        if task is None:
-            task = self._asked[key] = asyncio.create_task(ask())
-            task.add_done_callback(lambda done: self._remember(key, done))
-        return await asyncio.shield(task)
+        """Ask the cluster; unless ``anew``, once however many want to know it at the same time.
+
+        What was throttled or cut off is asked again within the time of the request: questions
+        change nothing.
+        """
+        for wait in waits():
+            task = None if anew else self._asked.get(key)
+            if task is None:
+                task = self._asked[key] = asyncio.create_task(ask())
+                task.add_done_callback(partial(self._remember, key))
+            try:
+                return await asyncio.shield(task)
+            except TRANSIENT as failure:
+                seconds = pause(failure, wait)
+                if monotonic() + seconds >= search.deadline:
+                    raise
+                await asyncio.sleep(seconds)
+        raise AssertionError("waits() has no end")
 
     def _remember(self, key: _Key, task: asyncio.Task[Answer]) -> None:
         if self._asked.get(key) is task:
             del self._asked[key]
         failed = task.cancelled() or task.exception() is not None
         self._row.asked(failed=failed)
-        if not failed:
+        if not failed and not isinstance(key, _PodNames):
             self._memory[key] = task.result()
 
 
 _UNKNOWN: Final[Any] = object()
 
 
+def _with_targets(questions: Mapping[Question, bool]) -> dict[Question, bool]:
+    """``questions`` and, before them, what else has to be known to answer them."""
+    wanted: dict[Question, bool] = {}
+    for question, must in questions.items():
+        if isinstance(question, EvictionRight):
+            wanted[question.target] = wanted.get(question.target, False) or must
+        wanted[question] = wanted.get(question, False) or must
+    return wanted
+
+
 def _seconds(key: _Key, answer: Answer) -> float:
     match key:
-        case _Access():
+        case _Digest():
             return ALLOWED_SECONDS if answer else DENIED_SECONDS
         case PodLookup():
             return POD_SECONDS
@@ -262,21 +400,54 @@ def _seconds(key: _Key, answer: Answer) -> float:
             return POLICY_SECONDS
 
 
-def _key(question: Question) -> PodLookup | Policies | NamespaceLabels | NativeResponders:
+def _key(question: Question) -> _Plain:
     """Under what the answer to a question is remembered that is the same for every user."""
-    assert not isinstance(question, Permission | Who)  # noqa: S101 - who asks is no question here
+    assert isinstance(question, _Plain)  # noqa: S101 - the others have been answered before
     return question
 
 
+def _nothing(question: Question) -> Any:
+    """The answer about what no cluster can have; :data:`_UNKNOWN` about anything else.
+
+    Who sends reviews may put anything there: it should become no part of a URL, nor be remembered.
+    """
+    match question:
+        case PodLookup(namespace, name):
+            lawful = formats.is_short_name(namespace) and formats.is_long_name(name)
+            return _UNKNOWN if lawful else None
+        case Policies(namespace):
+            return _UNKNOWN if not namespace or formats.is_short_name(namespace) else ()
+        case NamespaceLabels(namespace):
+            return _UNKNOWN if formats.is_short_name(namespace) else {}
+        case _:
+            return _UNKNOWN
+
+
 def _accesses(user: User, permission: Permission) -> list[_Access]:
-    return [_Access(user, permission, name) for name in permission.names]
+    return [_access(user, permission, name) for name in permission.names]
+
+
+def _access(user: User, permission: Permission, name: str) -> _Access:
+    text = orjson.dumps([*user, *permission._replace(names=(name,))])
+    return _Access(user, permission, name, _Digest(blake2b(text, digest_size=16).digest()))
 
 
 def _words(question: Question) -> str:
-    if isinstance(question, PodLookup):
-        return f"is there a pod {question.name} in namespace {question.namespace}?"
-    if isinstance(question, Permission):
-        return f"is there the permission {question.rule} in namespace {question.namespace}?"
+    match question:
+        case PodLookup(namespace, name):
+            return f"is there a pod {name} in namespace {namespace}?"
+        case TargetLookup(namespace, name, uid):
+            return f"which pods of namespace {namespace} have the name {name} and the UID {uid}?"
+        case EvictionRight(target):
+            return f"may the caller evict pod {target.name} in namespace {target.namespace}?"
+        case Permission():
+            where = f"namespace {question.namespace}"
+            return f"is there the permission {question.rule} in {where}?"
+        case _:
+            return _words_of_mutations(question)
+
+
+def _words_of_mutations(question: Question) -> str:
     if isinstance(question, Policies):
         where = f"namespace {question.namespace}" if question.namespace else "the cluster"
         return f"which policies has {where}?"

@@ -109,8 +109,9 @@ class Validator:
         self, review: Review, pending: Pending, began: float, seconds: float
     ) -> Reply:
         try:
-            async with asyncio.timeout(seconds - (perf_counter() - began)):
-                facts = await self._finder.find(review.user, pending.questions)
+            left = seconds - (perf_counter() - began)
+            async with asyncio.timeout(left):
+                facts = await self._finder.find(review.user, pending.questions, left)
             return pending.decide(facts)
         except (SilentClusterError, TimeoutError) as error:
             # No answer is no denial, and no half of a change: failurePolicy decides.

@@ -22,7 +22,15 @@ from cli.rbac.shapes import (
     Subject,
 )
 from rules.callers import SUPERUSERS
-from rules.facts import Facts, Permission, Question
+from rules.facts import (
+    Answer,
+    EvictionRight,
+    Facts,
+    Permission,
+    Question,
+    Right,
+    may_evict,
+)
 from rules.request import User
 
 _ALL: Final = "*"
@@ -69,14 +77,19 @@ class Authorizer:
         self._known: dict[User, Mapping[str, list[PolicyRule]]] = {}
 
     def facts(self, user: User, questions: Iterable[Question]) -> Facts:
-        """The answers to those questions that are about permissions."""
-        return Facts(
-            {
-                question: self.permits(user, question)
-                for question in questions
-                if isinstance(question, Permission)
-            }
-        )
+        """The answers to those questions that are about permissions.
+
+        There are no pods here: whether the name of a target is that of the pod with its UID shows
+        only in a cluster.
+        """
+        answers: dict[Question, Answer] = {}
+        for question in questions:
+            if isinstance(question, Permission):
+                answers[question] = self.permits(user, question)
+            elif isinstance(question, EvictionRight):
+                pod, namespace = question.target.name, question.target.namespace
+                answers[question] = Right(pod, self.permits(user, may_evict(pod, namespace)))
+        return Facts(answers)
 
     def permits(self, user: User, permission: Permission) -> bool:
         """Whether ``user`` has ``permission`` under any of its names."""

@@ -4,7 +4,7 @@ Why: requesters act on these conditions; an eviction that has ended never starts
 again create a new EvictionRequest.
 Source: pkg/apis/lifecycle/validation, ``ValidateEvictionStatus``.
 Admitted: Failed False → True
-Refused: TargetEvicted True → False; Failed True with reason PodDeleted → reason EvictionFailed
+Refused: TargetEvicted True → False; Failed True with reason EvictionInvalid → another reason
 """
 
 from collections.abc import Iterator

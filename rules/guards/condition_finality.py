@@ -1,7 +1,7 @@
 """A true TargetEvicted or Failed condition may not turn to Unknown.
 
 Why: natively only False is refused, so that an ended eviction could be blurred again.
-Source: docs/rules.md (Usher's own guard).
+Source: Usher's own guard.
 Admitted: TargetEvicted stays True
 Refused: TargetEvicted True → Unknown with the same reason
 """

@@ -6,7 +6,7 @@ write that repeats what is stored, as server-side apply does, changes nothing.
 
 Why: natively anyone with ``evictions/status`` can claim that a pod has been evicted, or move the
 responders on.
-Source: docs/rules.md (Usher's own guard).
+Source: Usher's own guard.
 Admitted: TargetEvicted turned True by system:kube-controller-manager
 Refused: TargetEvicted turned True by a responder
 Example:

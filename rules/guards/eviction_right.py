@@ -1,13 +1,16 @@
 """Who asks for the eviction of a pod must have the right to evict it.
 
-That is the permission to create ``pods/eviction`` for that pod, as ``kubectl drain`` needs it. It
-is asked when a request is made, and when a withdrawn one is made good again.
+That is the permission to create ``pods/eviction`` for that pod, as ``kubectl drain`` needs it: for
+the pod that has the UID of the target, whatever the name beside it; where no pod has it, for one of
+that name. It is asked when a request is made, whatever its intent, and when a withdrawn one is made
+good again. To withdraw a request takes no such right: who has lost it can still do that.
 
 Why: an EvictionRequest ends a pod in the controller's name, which would lend the controller's right
-to everybody who may create one.
-Source: docs/rules.md (Usher's own guard).
+to everybody who may create one. A withdrawn one costs every controller as much.
+Source: Usher's own guard.
 Admitted: an EvictionRequest by somebody who may create pods/eviction in the namespace
-Refused: an EvictionRequest by somebody who may not
+Refused: an EvictionRequest by somebody who may not; one with the name of a pod that the caller may
+  evict, and the UID of another
 Example:
     # spec.target.pod: Forbidden: 'system:serviceaccount:ops:drainer' may not evict pod 'db-0' in
     # namespace 'db'; a Role with this rule grants it: {apiGroups: [""], resources:
@@ -31,7 +34,7 @@ Example:
 from collections.abc import Iterator
 
 from rules.api import EvictionRequest, Intent
-from rules.facts import Question, may_evict
+from rules.facts import EvictionRight, Question, TargetLookup, may_evict
 from rules.field import FieldError, Path, forbidden
 from rules.rule import Context, Outcome, Rule
 
@@ -41,31 +44,41 @@ _FIELD = Path("spec.target.pod")
 def _asks(
     new: EvictionRequest, *, old: EvictionRequest | None, context: Context
 ) -> Iterator[Question]:
-    if (name := _victim(new, old, context)) is not None:
-        yield may_evict(name, context.namespace)
+    if (question := _question(new, old, context)) is not None:
+        yield question
 
 
 def _check(
     new: EvictionRequest, *, old: EvictionRequest | None, context: Context
 ) -> Iterator[FieldError]:
-    if (name := _victim(new, old, context)) is None:
+    if (question := _question(new, old, context)) is None:
         return
-    permission = may_evict(name, context.namespace)
-    if not context.facts.permits(permission):
+    right = context.facts.right(question)
+    if not right.is_granted:
+        permission = may_evict(right.pod, context.namespace)
+        whose = "" if right.pod == question.target.name else ", whose UID this is,"
         yield forbidden(
             _FIELD,
-            f"'{context.user.name}' may not evict pod '{name}' in namespace "
+            f"'{context.user.name}' may not evict pod '{right.pod}'{whose} in namespace "
             f"'{context.namespace}'; a Role with this rule grants it: {permission.rule}",
         )
 
 
-def _victim(new: EvictionRequest, old: EvictionRequest | None, context: Context) -> str | None:
-    """The pod that the write newly asks to be evicted; None if it asks for none."""
+def _question(
+    new: EvictionRequest, old: EvictionRequest | None, context: Context
+) -> EvictionRight | None:
+    """What to ask about the pod for which the write newly speaks; None if it says nothing new."""
     pod = new.spec.target.pod
-    if context.caller.is_superuser or pod is None or new.spec.intent == Intent.WITHDRAWN:
+    if context.caller.is_superuser or pod is None:
         return None
-    is_new = old is None or old.spec.intent == Intent.WITHDRAWN
-    return pod.name if is_new else None
+    is_renewed = (
+        old is not None
+        and old.spec.intent == Intent.WITHDRAWN
+        and new.spec.intent != Intent.WITHDRAWN
+    )
+    if old is not None and not is_renewed:
+        return None
+    return EvictionRight(TargetLookup(context.namespace, pod.name, pod.uid))
 
 
 RULE: Rule[EvictionRequest] = Rule(

@@ -4,7 +4,7 @@ That is: no heartbeat and no completion, and a ``startTime`` for the Active one 
 
 Why: natively a first write may already carry them, which finishes a responder before it could
 start (kubernetes#140804).
-Source: docs/rules.md (Usher's own guard).
+Source: Usher's own guard.
 Admitted: responders [{name: a.io/x, startTime: now}], a.io/x Active
 Refused: responders [{name: a.io/x, startTime: now, completionTime: now}]
 """

@@ -1,14 +1,17 @@
-"""An EvictionRequest may be made, flipped or deleted only by those who may use its requester name.
+"""Only those who may use its requester name may make, flip or delete an EvictionRequest.
 
 That is the permission ``request`` on the resource ``evictionrequesters`` of the group
 ``lifecycle.k8s.io``, for the requester's full name or for ``<domain>/*``, in the namespace of the
-EvictionRequest. Whoever collects garbage or empties a namespace passes, and so do controllers that
-delete; what is being deleted already is out of everybody's hands.
+EvictionRequest. Changing the owner references or the finalizers of a request is the same: they say
+when it is deleted. Whoever collects garbage or empties a namespace may delete requests and change
+these, and so may controllers. From a request that is being deleted anybody who may update it can
+take finalizers away, and deleting it again changes nothing.
 
-Why: a namespace editor could withdraw the request that drains a node, or ask in another's name.
-Source: docs/rules.md (Usher's own guard), after ``signers`` in certificates.k8s.io.
+Why: a namespace editor could withdraw the request that drains a node, or ask in another's name. An
+owner that does not exist would have the garbage collector do it.
+Source: Usher's own guard, after ``signers`` in certificates.k8s.io.
 Admitted: intent Withdrawn by the drainer whose name the request has
-Refused: the same by anybody else
+Refused: the same by anybody else; an owner reference added by anybody else
 Example:
     # spec.requester: Forbidden: 'system:serviceaccount:ops:drainer' may not create a request of
     # 'nodes.acme.io/drain' in namespace 'db'; a Role with this rule grants it: {apiGroups:
@@ -36,13 +39,14 @@ from collections.abc import Iterator
 from rules.api import EvictionRequest
 from rules.facts import Question, may_request
 from rules.field import FieldError, Path, forbidden
+from rules.ownership import changed_ownership
 from rules.request import Operation
 from rules.rule import Context, Outcome, Rule
 
 _FIELD = Path("spec.requester")
 _VERBS = {
     Operation.CREATE: "create a request",
-    Operation.UPDATE: "change the intent",
+    Operation.UPDATE: "change intent, owner references or finalizers of a request",
     Operation.DELETE: "delete a request",
 }
 
@@ -72,11 +76,17 @@ def _check(
 def _speaks(new: EvictionRequest, old: EvictionRequest | None, context: Context) -> bool:
     """Whether the write says something in the requester's name."""
     caller = context.caller
-    if caller.is_superuser or (old is not None and old.metadata.deletion_timestamp is not None):
+    if caller.is_superuser:
+        return False
+    if old is None or (
+        context.operation == Operation.UPDATE and new.spec.intent != old.spec.intent
+    ):
+        return True
+    if caller.is_collector or caller.is_controller:
         return False
     if context.operation == Operation.DELETE:
-        return not (caller.is_collector or caller.is_controller)
-    return old is None or new.spec.intent != old.spec.intent
+        return old.metadata.deletion_timestamp is None
+    return any(changed_ownership(new.metadata, old.metadata))
 
 
 RULE: Rule[EvictionRequest] = Rule(

@@ -7,7 +7,7 @@ when they make a responder Active, and respond as the default evictor.
 
 Why: natively anyone with ``evictions/status`` can finish other people's responders, or keep one
 Active for ever.
-Source: docs/rules.md (Usher's own guard), after ``signers`` in certificates.k8s.io.
+Source: Usher's own guard, after ``signers`` in certificates.k8s.io.
 Admitted: a heartbeat of db.acme.io/failover by an account that may respond under that name
 Refused: a completionTime of db.acme.io/failover by anybody else
 Example:

@@ -4,7 +4,7 @@ Each responder that stays silent holds the eviction for 20 minutes. The configur
 ``response-budget`` says how many of them a drain may have to wait for.
 
 Why: a node cannot be drained faster than its slowest pod.
-Source: ``rules.md`` (Usher's own guard); 20 minutes is the heartbeat deadline of the API.
+Source: Usher's own guard; 20 minutes is the heartbeat deadline of the API.
 Admitted: as many responders as the budget
 Refused: one more
 """

@@ -1,16 +1,16 @@
 """An EvictionRequest should name a pod that exists and that can be evicted.
 
-That is: a pod of that name and UID, which is not terminal, belongs to no PodGroup, mirrors no
-static pod and is not controlled by a DaemonSet.
+That is: a pod which is not terminal, belongs to no PodGroup, mirrors no static pod and is not
+controlled by a DaemonSet. A name and a UID of two pods are the matter of ``target-pair``.
 
 Why: the controller declares a request for a pod that it cannot find, or that is in a PodGroup,
 invalid; mirror pods and those of a DaemonSet come back at once.
-Source: docs/rules.md (Usher's own guard).
+Source: Usher's own guard.
 Admitted: a request for a running pod, with its UID
-Refused: a request for a pod that was replaced by another of the same name
+Refused: a request for a pod that is gone
 Example:
-    # spec.target.pod.uid: Invalid value: "9b0a7a5e-5f0c-4b52-9f0c-6f2a1f0e7d11": should be
-    # '4f8c2d1e-0b7a-4c39-8e55-3a6d9b1c7f02', the UID of the pod that has this name now
+    # spec.target.pod.name: Invalid value: "db-0": should be a pod of namespace 'db', which has none
+    # of that name
     apiVersion: lifecycle.k8s.io/v1alpha1
     kind: EvictionRequest
     metadata: {name: drain-db-0, namespace: db}
@@ -19,44 +19,34 @@ Example:
       intent: Eviction
       target:
         pod:
-          name: db-0
-          uid: 4f8c2d1e-0b7a-4c39-8e55-3a6d9b1c7f02 # kubectl get pod db-0 -o yaml
+          name: db-0 # kubectl get pods -n db
+          uid: 9b0a7a5e-5f0c-4b52-9f0c-6f2a1f0e7d11
 """
 
 from collections.abc import Iterator
 
-from rules import formats
-from rules.api import EvictionRequest, PodReference
-from rules.facts import LivePod, PodLookup, Question
+from rules.api import EvictionRequest
+from rules.facts import LivePod, Question, lawful_target
 from rules.field import FieldError, Path, invalid
 from rules.rule import Context, Enforcement, Rule
 
-_FIELD = Path("spec.target.pod")
+_NAME = Path("spec.target.pod.name")
 
 
 def _asks(new: EvictionRequest, *, old: None, context: Context) -> Iterator[Question]:
-    if (pod := _named(new)) is not None:
-        yield PodLookup(context.namespace, pod.name)
+    if (lookup := lawful_target(new.spec.target.pod, context.namespace)) is not None:
+        yield lookup
 
 
 def _check(new: EvictionRequest, *, old: None, context: Context) -> Iterator[FieldError]:
-    if (pod := _named(new)) is None:
+    if (lookup := lawful_target(new.spec.target.pod, context.namespace)) is None:
         return
-    live = context.facts.pod(PodLookup(context.namespace, pod.name))
-    if live is None:
+    named, bearer = context.facts.target(lookup)
+    if named is None and bearer is None:
         detail = f"should be a pod of namespace '{context.namespace}', which has none of that name"
-        yield invalid(_FIELD.child("name"), pod.name, detail)
-    elif live.uid != pod.uid:
-        detail = f"should be '{live.uid}', the UID of the pod that has this name now"
-        yield invalid(_FIELD.child("uid"), pod.uid, detail)
-    elif obstacle := _obstacle(live):
-        yield invalid(_FIELD.child("name"), pod.name, f"should be a pod that {obstacle}")
-
-
-def _named(new: EvictionRequest) -> PodReference | None:
-    """The pod that the request names; None where ``long-names`` refuses the name anyway."""
-    pod = new.spec.target.pod
-    return pod if pod is not None and formats.is_long_name(pod.name) else None
+        yield invalid(_NAME, lookup.name, detail)
+    elif named is not None and named.uid == lookup.uid and (obstacle := _obstacle(named)):
+        yield invalid(_NAME, lookup.name, f"should be a pod that {obstacle}")
 
 
 def _obstacle(live: LivePod) -> str:

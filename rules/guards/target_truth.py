@@ -1,11 +1,13 @@
 """``TargetEvicted`` may turn True only when the target is gone, replaced, or terminal.
 
-Looked up in the cluster in the moment of the write. Nobody is exempt: an honest controller has seen
-what the API server will answer.
+Looked up in the cluster in the moment of the write, by the UID of the target: under which name the
+pod lives makes no difference. No user is exempt, nor are superusers: an honest controller has seen
+what the API server will answer. Only Usher's own controller is not asked, where the chart registers
+the webhook: before it writes this it looks the pod up by itself.
 
 Why: requesters act on it. A node that is shut down because a live pod was declared gone takes that
 pod's data with it.
-Source: docs/rules.md (Usher's own guard).
+Source: Usher's own guard.
 Admitted: TargetEvicted True after the pod has been deleted
 Refused: TargetEvicted True while a pod with that UID runs
 Example:
@@ -24,7 +26,7 @@ from collections.abc import Iterator
 
 from rules import states
 from rules.api import ConditionType, Eviction, EvictionRequest, PodReference
-from rules.facts import PodLookup, Question
+from rules.facts import Question, TargetLookup
 from rules.field import FieldError, Path, forbidden
 from rules.rule import Context, Outcome, Rule
 
@@ -35,7 +37,7 @@ def _asks(
     new: Eviction | EvictionRequest, *, old: Eviction | EvictionRequest, context: Context
 ) -> Iterator[Question]:
     if (pod := _declared_gone(new, old)) is not None:
-        yield PodLookup(context.namespace, pod.name)
+        yield TargetLookup(context.namespace, pod.name, pod.uid)
 
 
 def _check(
@@ -43,14 +45,14 @@ def _check(
 ) -> Iterator[FieldError]:
     if (pod := _declared_gone(new, old)) is None:
         return
-    live = context.facts.pod(PodLookup(context.namespace, pod.name))
-    if live is not None and live.uid == pod.uid and not live.is_terminal:
+    bearer = context.facts.target(TargetLookup(context.namespace, pod.name, pod.uid)).bearer
+    if bearer is not None and not bearer.pod.is_terminal:
         types = [condition.type for condition in new.status.conditions]
         place = types.index(ConditionType.TARGET_EVICTED)
         yield forbidden(
             _FIELD.at(place).child("status"),
-            f"may not be True while pod '{pod.name}' with UID '{pod.uid}' exists and its phase is "
-            "neither Succeeded nor Failed",
+            f"may not be True while pod '{bearer.name}' with UID '{pod.uid}' exists and its phase "
+            "is neither Succeeded nor Failed",
         )
 
 

@@ -1,5 +1,7 @@
 """The responders of a pod may be set on creation only.
 
+That holds for writes of ``pods/status``, too, by which annotations can be changed.
+
 Why: an eviction that is under way has copied the list already; a later change would be ignored by
 some and seen by others. Change the pod template, so that new pods get the new list.
 Source: core/v1 types.go, ``evictionResponders``. (Natively ``spec`` as a whole is refused.)
@@ -25,4 +27,6 @@ def _check(new: Pod, *, old: Pod, context: Context) -> Iterator[FieldError]:
             yield invalid(declared.path, list(declared.responders), "field is immutable")
 
 
-RULE: Rule[Pod] = Rule(name="fixed-pod-responders", doc=__doc__, update=_check)
+RULE: Rule[Pod] = Rule(
+    name="fixed-pod-responders", doc=__doc__, update=_check, update_status=_check
+)

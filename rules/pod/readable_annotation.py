@@ -23,4 +23,10 @@ def _check(new: Pod, *, old: Pod | None, context: Context) -> Iterator[FieldErro
         yield invalid(annotated.path, text, f"must be a JSON list: {annotated.problem}")
 
 
-RULE: Rule[Pod] = Rule(name="readable-annotation", doc=__doc__, create=_check, update=_check)
+RULE: Rule[Pod] = Rule(
+    name="readable-annotation",
+    doc=__doc__,
+    create=_check,
+    update=_check,
+    update_status=_check,
+)

@@ -2,14 +2,26 @@
 
 import copy
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from rules.facts import Answer, LivePod, Permission, PodLookup, Question
+from rules.facts import (
+    Answer,
+    EvictionRight,
+    LivePod,
+    NamedPod,
+    Permission,
+    PodLookup,
+    Question,
+    Right,
+    Target,
+    TargetLookup,
+    may_evict,
+)
 from rules.request import User
 
 FOLDER: Final = Path(__file__).parent
@@ -63,17 +75,42 @@ class Case:
         """Whether the verdict depends on who writes, or on what is in the cluster."""
         return self.user != SUPERUSER or self.may is not None or self.pods is not None
 
+    @property
+    def live_pods(self) -> Mapping[str, LivePod]:
+        """The pods that exist, by name.
+
+        Unless it says which: a new object is about a pod that is there, an eviction that ends about
+        one that is gone.
+        """
+        if self.pods is not None:
+            return self.pods
+        pod = self.object["spec"].get("target", {}).get("pod", {})
+        if self.operation != "CREATE" or not pod:
+            return {}
+        return {pod.get("name", ""): LivePod(pod.get("uid", ""))}
+
     def fact(self, question: Question) -> Answer:
         """What a cluster answers to ``question``."""
         if isinstance(question, Permission):
             names = set(question.names)
             return self.may is None or not names.isdisjoint(self.may.get(question.verb, ()))
-        assert isinstance(question, PodLookup)
-        if self.pods is not None:
-            return self.pods.get(question.name)
-        # A new request asks for a pod that is there; an eviction that ends, for one that is gone.
-        uid = self.object["spec"].get("target", {}).get("pod", {}).get("uid", "")
-        return LivePod(uid) if self.operation == "CREATE" else None
+        if isinstance(question, PodLookup):
+            return self.live_pods.get(question.name)
+        return fact_about(question, self.live_pods, lambda permission: bool(self.fact(permission)))
+
+
+def fact_about(
+    question: Question, pods: Mapping[str, LivePod], permits: Callable[[Permission], bool]
+) -> Target | Right:
+    """What a cluster that has ``pods``, by name, answers to a question about a target."""
+    if isinstance(question, EvictionRight):
+        found = fact_about(question.target, pods, permits)
+        assert isinstance(found, Target)
+        pod = found.bearer.name if found.bearer else question.target.name
+        return Right(pod, permits(may_evict(pod, question.target.namespace)))
+    assert isinstance(question, TargetLookup)
+    bearers = (NamedPod(name, pod) for name, pod in pods.items() if pod.uid == question.uid)
+    return Target(pods.get(question.name), next(bearers, None))
 
 
 def case_files() -> list[Path]:

@@ -55,9 +55,11 @@ MATRIX: Final[dict[str, Values]] = {
     "no-guards": {
         "enforce": {
             "controller-fields": "off",
+            "controller-objects": "off",
             "requester-identity": "off",
             "eviction-right": "off",
             "target-truth": "off",
+            "target-pair": "off",
             "target-exists": "off",
             "first-sync": "off",
             "condition-finality": "off",

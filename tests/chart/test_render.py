@@ -453,11 +453,16 @@ _ASKING: Final = {
         ),
         pytest.param(
             {
-                "enforce": {"target-truth": "off", "target-exists": "off"},
+                "enforce": {
+                    "target-truth": "off",
+                    "target-pair": "off",
+                    "target-exists": "off",
+                    "eviction-right": "off",
+                },
                 "webhook": {"mutations": ["trim-requesters"]},
             },
             set(),
-            {("get", "pods", "")},
+            {("get", "pods", "")},  # the controller lists them
             id="truth",
         ),
         pytest.param(
@@ -483,6 +488,7 @@ def test_without_a_controller_only_the_webhook_s_rights_are_left() -> None:
     assert _rights(rendered("no-controller")) == {
         ("create", "subjectaccessreviews", "authorization.k8s.io"),
         ("get", "pods", ""),
+        ("list", "pods", ""),
         *_BUNDLES,
         *_SECRETS,
     }

@@ -101,7 +101,9 @@ def test_what_a_rule_applies_to() -> None:
     )
     assert entries()["heartbeat-times"].applies == ("Eviction: UPDATE of status",)
     assert entries()["requester-identity"].applies == ("EvictionRequest: CREATE, UPDATE, DELETE",)
-    assert entries()["fixed-pod-responders"].applies == ("Pod and pod templates: UPDATE",)
+    assert entries()["fixed-pod-responders"].applies == (
+        "Pod and pod templates: UPDATE, UPDATE of status",
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,10 @@ from cli.unanswered import NEEDS
 from rules.catalog import GUARDS
 from rules.decode import SHAPES, decode_object
 from rules.evaluate import Inquiry
-from rules.facts import Answer, Facts, LivePod, PodLookup, Question
+from rules.facts import Answer, Facts, LivePod, Question
 from rules.request import Operation, Request, User
 from rules.times import parse_time
+from tests.cases import fact_about
 from tests.cli.conftest import NOW, Run, Usher
 from tests.cli.test_validate import EVICTION, HEARTBEAT, REQUEST
 
@@ -161,7 +162,9 @@ def test_requesters(usher: Usher) -> None:
         rbac = _write(text, "rbac.yaml")
         flags = ("-o", "json", "-n", "shop", "--as", OPERATOR, "--rbac", rbac)
         run = usher("validate", *flags, "request.yaml")
-        assert _left_out(run) == ["guards left out: target-exists (for want of a cluster)"]
+        assert _left_out(run) == [
+            "guards left out: target-pair, target-exists (for want of a cluster)"
+        ]
         return [rule for rule, *_ in _found(run)]
 
     assert rules() == ["eviction-right", "requester-identity"]
@@ -237,8 +240,8 @@ def test_the_example_of_controller_fields(usher: Usher) -> None:
     assert guard not in _told(_heartbeat(usher, *user, "--config", config, new=FORGED))
 
 
-def _judged(new: str, old: str | None, answer: LivePod) -> list[str]:
-    """What is told of a write, where the cluster has the pod ``answer``."""
+def _judged(new: str, old: str | None, **pods: LivePod) -> list[str]:
+    """What is told of a write, where the cluster has the pods ``pods``, by name."""
     objects = [
         decode_object(SHAPES["lifecycle.k8s.io", "v1alpha1", text["kind"]], text)
         for text in _loaded(*(text for text in (new, old) if text))
@@ -249,13 +252,12 @@ def _judged(new: str, old: str | None, answer: LivePod) -> list[str]:
         object=objects[0],
         old_object=objects[1] if old else None,
         subresource="status" if old else "",
-        namespace="shop",
+        namespace="db",
         user=User("root", ("system:masters",)),
     )
     inquiry = Inquiry(request)
     answers: dict[Question, Answer] = {
-        question: answer if isinstance(question, PodLookup) else True
-        for question in inquiry.questions()
+        question: fact_about(question, pods, lambda _: True) for question in inquiry.questions()
     }
     return [str(found.error) for found in inquiry.verdict(Facts(answers)).violations]
 
@@ -265,10 +267,14 @@ def test_the_examples_about_the_target() -> None:
     (truth,) = _loaded(entries()["target-truth"].example)
     (condition,) = truth["status"]["conditions"]
     assert (condition["type"], condition["status"]) == ("TargetEvicted", "False")
-    assert _refusal("target-truth") in _judged(FORGED, EVICTION, LivePod(uid))
+    assert _refusal("target-truth") in _judged(FORGED, EVICTION, **{"db-0": LivePod(uid)})
+    guard = "target-pair"
+    live = {"db-0": LivePod(LIVE)}
+    assert _judged(REQUEST, None, **live) == [_refusal(guard)]
+    assert _judged(entries()[guard].example, None, **live) == []
     guard = "target-exists"
-    assert _judged(REQUEST, None, LivePod(LIVE)) == [_refusal(guard)]
-    assert _judged(entries()[guard].example, None, LivePod(LIVE)) == []
+    assert _judged(REQUEST, None) == [_refusal(guard)]
+    assert _judged(entries()[guard].example, None, **{"db-0": LivePod(uid)}) == []
 
 
 # --- what is left out ---------------------------------------------------------------------------
@@ -306,7 +312,7 @@ def test_guards_left_out_are_named_once_with_what_they_need(usher: Usher) -> Non
     assert run.exit_code == 0
     assert run.stderr == (
         "guards left out: requester-identity, eviction-right (for want of --as USER and "
-        "--rbac FILE); target-exists (for want of a cluster)\n"
+        "--rbac FILE); target-pair, target-exists (for want of a cluster)\n"
     )
 
 

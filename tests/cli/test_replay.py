@@ -199,7 +199,7 @@ def test_guards_that_nobody_answers_are_named_once(usher: Usher) -> None:
     assert all(answer["response"]["allowed"] for answer in _answers(run))
     assert run.stderr == (
         "guards left out: responder-identity, requester-identity, eviction-right (for want of "
-        "--rbac FILE); target-exists (for want of a cluster)\n"
+        "--rbac FILE); target-pair, target-exists (for want of a cluster)\n"
         "3 answered, 0 of them denied\n"
     )
     unanswered = [answer["response"]["auditAnnotations"]["unanswered"] for answer in _answers(run)]

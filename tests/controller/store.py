@@ -12,10 +12,11 @@ from rules.api import Eviction, EvictionRequest
 from rules.catalog import GUARDS
 from rules.decode import decode_model
 from rules.evaluate import Inquiry, Policy, Verdict
-from rules.facts import Answer, Facts, LivePod, PodLookup, Question
+from rules.facts import Answer, Facts, LivePod, Question, TargetLookup
 from rules.request import STATUS, Operation, Request, User
 from rules.rule import Enforcement
 from rules.times import format_time
+from tests.cases import fact_about
 from tests.controller import objects
 from tests.controller.objects import Document
 
@@ -188,11 +189,15 @@ class Store:
 
     def _answer(self, question: Question) -> Answer:
         """The pod; nobody has a permission."""
-        pod = self.pods.get(question.name) if isinstance(question, PodLookup) else None
-        if pod is None:
+        if not isinstance(question, TargetLookup):
             return None
-        is_terminal = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
-        return LivePod(pod["metadata"]["uid"], is_terminal=is_terminal)
+        pods = {name: _live(pod) for name, pod in self.pods.items()}
+        return fact_about(question, pods, lambda _: False)
+
+
+def _live(pod: Document) -> LivePod:
+    is_terminal = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+    return LivePod(pod["metadata"]["uid"], is_terminal=is_terminal)
 
 
 def _merge(stored: Document, applied: Document, before: Document) -> Document:

@@ -13,7 +13,18 @@ from rules.callers import COLLECTORS, CONTROLLERS, EVICTORS, SUPERUSERS
 from rules.catalog import GUARDS
 from rules.decode import SHAPES, decode_object, load
 from rules.evaluate import Inquiry, Policy, Violation
-from rules.facts import Answer, Facts, LivePod, Permission, Question
+from rules.facts import (
+    Answer,
+    EvictionRight,
+    Facts,
+    LivePod,
+    NamedPod,
+    Permission,
+    Question,
+    Right,
+    Target,
+    TargetLookup,
+)
 from rules.request import Judged, Operation, Request, User
 from rules.rule import Enforcement
 from rules.times import parse_time
@@ -28,6 +39,7 @@ IDENTITY_GUARDS: Final = {
     "controller-fields",
     "requester-identity",
     "eviction-right",
+    "controller-objects",
 }
 """What depends on the caller alone."""
 _NAMES: Final = sorted({*CONTROLLERS, *EVICTORS, *COLLECTORS, OURS, "jane", ""})
@@ -84,7 +96,21 @@ def answered(questions: Iterable[Question], chance: random.Random, pod: LivePod 
 
 
 def _answer(question: Question, chance: random.Random, pod: LivePod | None) -> Answer:
-    return chance.random() < 0.5 if isinstance(question, Permission) else pod
+    is_granted = chance.random() < 0.5
+    if isinstance(question, EvictionRight):
+        return Right(question.target.name, is_granted)
+    if isinstance(question, TargetLookup):
+        name = question.name if chance.random() < 0.5 else "another"
+        has_uid = pod is not None and pod.uid == question.uid
+        return Target(pod, NamedPod(name, pod) if pod is not None and has_uid else None)
+    return is_granted if isinstance(question, Permission) else pod
+
+
+def _granted(question: Question) -> Answer:
+    """The answer to a question about a permission that grants it; None to any other question."""
+    if isinstance(question, EvictionRight):
+        return Right(question.target.name, is_granted=True)
+    return True if isinstance(question, Permission) else None
 
 
 def places(violations: tuple[Violation, ...]) -> set[tuple[str, str]]:
@@ -127,8 +153,8 @@ def test_a_permission_more_refuses_nothing(
         facts = answered(inquiry.questions(), chance, pod)
         before = inquiry.verdict(facts)
         for question in facts.answers:
-            if isinstance(question, Permission):
-                after = inquiry.verdict(Facts({**facts.answers, question: True}))
+            if granted := _granted(question):
+                after = inquiry.verdict(Facts({**facts.answers, question: granted}))
                 assert after.allowed or not before.allowed
                 assert places(after.violations) <= places(before.violations)
 
@@ -140,7 +166,7 @@ def test_no_identity_guard_refuses_a_superuser(
     superuser = user._replace(groups=(*user.groups, SUPERUSERS))
     for inquiry in inquiries(chance, superuser, STRICT):
         questions = inquiry.questions()
-        assert not any(isinstance(question, Permission) for question in questions)
+        assert not any(map(_granted, questions))
         verdict = inquiry.verdict(answered(questions, chance, pod))
         assert not IDENTITY_GUARDS & {violation.rule for violation in verdict.violations}
 

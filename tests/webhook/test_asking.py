@@ -4,7 +4,7 @@ import asyncio
 import io
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +30,7 @@ class FakeCluster:
         self.pods: dict[str, LivePod] = {}
         self.reviews: list[str] = []
         self.lookups: list[str] = []
+        self.lists: list[str] = []
         self.users: list[User] = []
         self.broken = False
         self.answering = threading.Event()
@@ -45,6 +46,11 @@ class FakeCluster:
         self.lookups.append(lookup.name)
         await self._come()
         return self.pods.get(lookup.name)
+
+    async def list_pods(self, namespace: str) -> Mapping[str, str]:
+        self.lists.append(namespace)
+        await self._come()
+        return {pod.uid: name for name, pod in self.pods.items()}
 
     async def _come(self) -> None:
         while not self.answering.is_set():  # noqa: ASYNC110 - another thread sets it
@@ -141,14 +147,49 @@ def test_the_truth_is_looked_up_every_time(site: Running, cluster: FakeCluster) 
     assert cluster.lookups == ["web-0", "web-0"]
 
 
-def test_a_warning_may_be_some_seconds_old(site: Running, cluster: FakeCluster) -> None:
-    cluster.granted = {"drain.acme.io/node-upgrade", "web-0"}
-    for _ in range(2):
-        response = site.call(by("drainer", creation())).response
-        assert response["allowed"]
-        assert len(response["warnings"]) == 1
+def test_a_warning_may_be_some_seconds_old(tmp_path: Path, cluster: FakeCluster) -> None:
+    cluster.granted = {"drain.acme.io/node-upgrade"}
+    cluster.pods = {"web-0": LivePod(POD_UID, is_daemon=True)}
+    policy = Policy(dict.fromkeys(("target-pair", "eviction-right"), Enforcement.OFF))
+    with running(tmp_path, cluster=cluster, policy=policy) as site:
+        for _ in range(2):
+            response = site.call(by("drainer", creation())).response
+            assert response["allowed"]
+            assert len(response["warnings"]) == 1
     assert cluster.lookups == ["web-0"]
+    assert cluster.reviews == ["request drain.acme.io/node-upgrade"]
+
+
+def test_one_look_at_the_pod_answers_all_guards(site: Running, cluster: FakeCluster) -> None:
+    cluster.granted = {"drain.acme.io/node-upgrade", "web-0"}
+    cluster.pods = {"web-0": LivePod(POD_UID)}
+    assert site.call(by("drainer", creation())).response["allowed"]
+    assert cluster.lookups == ["web-0"]
+    assert cluster.lists == []
     assert sorted(cluster.reviews) == ["create web-0", "request drain.acme.io/node-upgrade"]
+
+
+def test_the_right_to_one_pod_is_no_right_to_the_one_with_the_uid(
+    tmp_path: Path, cluster: FakeCluster
+) -> None:
+    cluster.granted = {"drain.acme.io/node-upgrade", "web-0"}
+    cluster.pods = {"web-0": LivePod("another"), "db-0": LivePod(POD_UID)}
+    policy = Policy({"target-pair": Enforcement.OFF})
+    with running(tmp_path, cluster=cluster, policy=policy) as site:
+        response = site.call(by("drainer", creation())).response
+        assert "may not evict pod 'db-0', whose UID this is," in response["status"]["message"]
+        cluster.granted |= {"db-0"}
+        assert site.call(by("another drainer", creation())).response["allowed"]
+    assert "create web-0" not in cluster.reviews
+
+
+def test_a_pod_that_lives_under_another_name_is_not_gone(
+    site: Running, cluster: FakeCluster
+) -> None:
+    cluster.pods = {"db-0": LivePod(POD_UID)}
+    response = site.call(ended()).response
+    assert "pod 'db-0' with UID" in response["status"]["message"]
+    assert cluster.lookups == ["web-0", "db-0"]
 
 
 def test_superusers_are_not_asked_about(site: Running, cluster: FakeCluster) -> None:
@@ -190,7 +231,11 @@ def test_silence_leaves_a_warning_out_and_says_so(
     if deaf:
         cluster.answering.clear()
     policy = Policy(
-        {"requester-identity": Enforcement.AUDIT, "eviction-right": Enforcement.OFF},
+        {
+            "requester-identity": Enforcement.AUDIT,
+            "eviction-right": Enforcement.OFF,
+            "target-pair": Enforcement.OFF,
+        }
     )
     with running(tmp_path, cluster=cluster, policy=policy) as site:
         response = site.call(by("drainer", creation())).response

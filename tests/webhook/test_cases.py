@@ -1,7 +1,7 @@
 """Every case of ``tests/cases`` over HTTP: verdict, causes, warnings and audit annotations."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -52,6 +52,10 @@ class CaseCluster:
     async def find_pod(self, lookup: PodLookup) -> LivePod | None:
         answer = self.case.fact(lookup)
         return answer if isinstance(answer, LivePod) else None
+
+    async def list_pods(self, namespace: str) -> Mapping[str, str]:
+        assert namespace == "default"
+        return {pod.uid: name for name, pod in self.case.live_pods.items()}
 
 
 @pytest.fixture(scope="module")

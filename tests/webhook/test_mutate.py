@@ -64,6 +64,10 @@ class FakeCluster:
         await self._ask(f"pod {lookup.namespace}/{lookup.name}")
         return LivePod(POD_UID) if lookup.name == "web-0" else None
 
+    async def list_pods(self, namespace: str) -> Mapping[str, str]:
+        await self._ask(f"pods {namespace}")
+        return {POD_UID: "web-0"}
+
     async def list_policies(self, namespace: str) -> list[Json]:
         await self._ask(f"policies {namespace}".rstrip())
         return self.policies.get(namespace, [])

@@ -10,8 +10,13 @@
   resources: [subjectaccessreviews]
   verbs: [create]
 {{- end }}
-{{- if or (ne (index $enforce "target-truth") "off") (ne (index $enforce "target-exists") "off") (and .Values.registration.mutating.enabled (has "fill-target-uid" $mutations)) }}
-# Guards of truth, and fill-target-uid, look at pods.
+{{- if or (ne (index $enforce "target-truth") "off") (ne (index $enforce "target-pair") "off") (ne (index $enforce "target-exists") "off") (ne (index $enforce "eviction-right") "off") }}
+# Guards look pods up, by the name of a target, and by its UID if that is another pod's.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list]
+{{- else if and .Values.registration.mutating.enabled (has "fill-target-uid" $mutations) }}
+# fill-target-uid looks pods up.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get]
