@@ -24,8 +24,8 @@ from cli.options import (
     policy_from,
     policy_options,
 )
+from cli.unanswered import NEEDS, USER
 from cluster.clock import now
-from rules.catalog import GUARDS
 from rules.mutate import MUTATIONS
 from rules.mutation import Mode
 from webhook import logs
@@ -58,7 +58,7 @@ def _size(_: click.Context, __: click.Parameter, value: str) -> int:
 
 _EPILOG: Final = """\b
 Examples:
-  usher serve --self-signed
+  usher serve --self-signed --offline
   usher serve --tls-cert /certs/tls.crt --tls-key /certs/tls.key --log-format json
 """
 
@@ -151,13 +151,14 @@ Examples:
 @click.option(
     "--kubeconfig",
     type=_FILE,
-    help="The cluster to ask what guards need to know.  [default: the one that the program runs "
-    "in; elsewhere --offline]",
+    help="The cluster to ask what guards need to know, and for the time.  [default: the one that "
+    "the program runs in]",
 )
 @click.option(
     "--offline",
     is_flag=True,
-    help="There is no cluster to ask: guards that need one are off, which the log says once.",
+    help="Do without a cluster: guards that need one are off, which the log says once, and the "
+    "time is the machine's.",
 )
 @policy_options
 @common_options
@@ -214,14 +215,16 @@ def command(  # noqa: PLR0913 - one for each option
 
 
 def _connect(kubeconfig: Path | None, mode: str, *, offline: bool) -> Connect:
-    is_alone = kubeconfig is None and _IN_POD not in os.environ
-    if offline or is_alone:
-        left_out = [name for name, guard in GUARDS.items() if guard.asks]
+    if offline:
+        left_out = [name for name, needs in NEEDS.items() if needs != (USER,)]
         left_out += [name for name, mutation in MUTATIONS.items() if mutation.asks]
-        hint = "" if offline else "there is no cluster around; name one with --kubeconfig"
-        log = _log.info if offline else _log.warning
-        log("cluster", mode=mode, offline=True, off=left_out, hint=hint)
+        _log.info("cluster", mode=mode, offline=True, off=left_out)
         return nullcontext
+    if kubeconfig is None and _IN_POD not in os.environ:
+        raise InputError(
+            "there is no cluster around, and without one no guard knows who may do what. Name a "
+            "cluster with --kubeconfig, or do without one by --offline."
+        )
     _log.info("cluster", mode=mode, offline=False, off=[])
     # The client takes half a second and 38 MB, for nothing where there is no cluster.
     from cluster.configuration import ConfigurationError  # noqa: PLC0415

@@ -66,6 +66,7 @@ _APPLY: Final = "application/apply-patch+yaml"
 _JSON: Final = "application/json"
 _METADATA: Final = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 _PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+_VERSION: Final = Resource("", "", "version")
 PROBE: Final = "usher-probe"
 """An object that is asked for to see in what form the answer comes."""
 NO_ANSWER: Final = "<error>"
@@ -236,6 +237,11 @@ class Cluster:
         """One object."""
         call = _Call("get", resource, key.namespace)
         return await self._send("GET", call, resource.path_of(key))
+
+    async def ask_time(self) -> None:
+        """Ask for what API servers tell everybody: each answer, whatever it is, bears the time."""
+        response = await self._open(_Request("GET", _Call("get", _VERSION), "/version"))
+        response.release()
 
     async def is_built_in(self, resource: Resource) -> bool:
         """Whether the API server itself brings ``resource``; False: by definitions, or not at all.

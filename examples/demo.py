@@ -42,7 +42,8 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=9443, help="where to serve (default: 9443)")
     arguments = parser.parse_args()
     command = [
-        "usher", "serve", "--self-signed", "--bind", "127.0.0.1", "--health-bind", "127.0.0.1",
+        "usher", "serve", "--self-signed", "--offline",
+        "--bind", "127.0.0.1", "--health-bind", "127.0.0.1",
         "--port", str(arguments.port), "--drain-seconds", "0",
     ]  # fmt: skip
     # Being terminated ends the webhook as well, which would keep its port otherwise.

@@ -13,9 +13,10 @@ from typing import Any, Final
 import structlog
 
 from cluster.clock import now
+from cluster.failures import ClusterFailure
 from rules.evaluate import Policy
 from webhook.connection import Connections
-from webhook.facts import Connect, FactFinder, Offline
+from webhook.facts import Cluster, Connect, FactFinder, Finder, Offline
 from webhook.handler import Validator
 from webhook.health import Health
 from webhook.metrics import Board
@@ -27,6 +28,8 @@ from webhook.settings import (
     REFRESH_SECONDS,
     SHUTDOWN_SECONDS,
     SWEEP_SECONDS,
+    TIME_AGAIN_SECONDS,
+    TIME_SECONDS,
     Settings,
 )
 from webhook.tls import CertificateError, ServingCertificate
@@ -58,7 +61,8 @@ class Shutdown:
 class Server:
     """Answers admission reviews as ``worker`` number so-and-so on ``board``.
 
-    ``connect`` opens the cluster that guards ask; by default there is none.
+    ``connect`` opens the cluster that guards ask, and whose time is the present; by default there
+    is none. ``clock`` is the machine's: for certificates, and for the present without a cluster.
     """
 
     def __init__(
@@ -82,9 +86,37 @@ class Server:
     async def serve(self, sockets: Sequence[socket.socket], shutdown: Shutdown) -> None:
         """Answer until ``shutdown``, and then whatever is under way."""
         async with self._connect() as cluster:
-            finder = FactFinder(cluster, self._row) if cluster is not None else Offline()
-            validator = Validator(self._settings, self._policy, self._row, self._clock, finder)
-            await self._serve(Connections(validator, self._settings), sockets, shutdown)
+            if cluster is None:
+                self._row.knows_time()
+                await self._answer(Offline(), self._clock, sockets, shutdown)
+                return
+            keeping = asyncio.create_task(self._keep_time(cluster))
+            try:
+                finder = FactFinder(cluster, self._row)
+                await self._answer(finder, cluster.time.now, sockets, shutdown)
+            finally:
+                keeping.cancel()
+
+    async def _answer(
+        self,
+        finder: Finder,
+        clock: Callable[[], datetime],
+        sockets: Sequence[socket.socket],
+        shutdown: Shutdown,
+    ) -> None:
+        validator = Validator(self._settings, self._policy, self._row, clock, finder)
+        await self._serve(Connections(validator, self._settings), sockets, shutdown)
+
+    async def _keep_time(self, cluster: Cluster) -> None:
+        """Ask for the API server's time, at first until it is known, then every now and then."""
+        while True:
+            try:
+                await cluster.ask_time()
+            except ClusterFailure as failure:
+                _log.warning("the API server does not tell the time", error=str(failure))
+            if cluster.time.is_known:
+                self._row.knows_time(cluster.clock_ahead)
+            await asyncio.sleep(TIME_SECONDS if cluster.time.is_known else TIME_AGAIN_SECONDS)
 
     async def _serve(
         self, pool: Connections, sockets: Sequence[socket.socket], shutdown: Shutdown

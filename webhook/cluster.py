@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from cluster.resources import (
     POLICIES,
     Resource,
 )
+from cluster.server_time import ServerTime
 from rules.api import MIRROR_ANNOTATION
 from rules.facts import LivePod, Permission, PodLookup
 from rules.request import User
@@ -31,6 +33,20 @@ class ClusterFacts:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+
+    @property
+    def time(self) -> ServerTime:
+        """What is known of the API server's time."""
+        return self._cluster.time
+
+    @property
+    def clock_ahead(self) -> timedelta:
+        """How far the machine's clock is ahead of it."""
+        return self._cluster.clock_ahead
+
+    async def ask_time(self) -> None:
+        """Have it told anew."""
+        await self._cluster.ask_time()
 
     async def has_permission(self, user: User, permission: Permission, name: str) -> bool:
         """Ask for a SubjectAccessReview, which leaves nothing behind: dry runs may ask, too."""

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import partial
 from hashlib import blake2b
 from math import inf
@@ -77,8 +78,30 @@ class SilentClusterError(Exception):
     """The cluster gave no answer to a question on which an answer depends."""
 
 
+class Time(Protocol):
+    """What is known of the API server's time (:class:`cluster.server_time.ServerTime`)."""
+
+    def now(self) -> datetime:
+        """The present; as long as it is not known, by the machine's clock."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the API server has told it."""
+
+
 class Cluster(Protocol):
     """What the API server is asked. Any exception but a cancellation means: no answer."""
+
+    @property
+    def time(self) -> Time:
+        """What its answers have told of its time."""
+
+    @property
+    def clock_ahead(self) -> timedelta:
+        """How far the machine's clock is ahead of it."""
+
+    async def ask_time(self) -> None:
+        """Have its time told anew."""
 
     async def has_permission(self, user: User, permission: Permission, name: str) -> bool:
         """Whether ``user`` has ``permission`` under ``name`` (SubjectAccessReview)."""

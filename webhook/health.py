@@ -84,6 +84,8 @@ class Health:
                 reasons.append(f"the certificate is not valid before {_shown(not_before)}")
             elif now >= not_after:
                 reasons.append(f"the certificate has expired at {_shown(not_after)}")
+            elif not self._board.knowing()[worker]:
+                reasons.append(f"worker {worker} does not know the API server's time yet")
         return list(dict.fromkeys(reasons))
 
     def _metrics(self, head: RawRequestMessage) -> Reply:

@@ -5,17 +5,21 @@ import logging
 import os
 import re
 import sys
-from collections.abc import MutableMapping
+from bisect import bisect_right
+from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TextIO
 
 import structlog
 
-from webhook.review import cut
-
 _MAX_VALUE: Final = 2000
-"""Characters of one value; a line should stay readable. Our own choice."""
+"""Bytes of one text in JSON; a line should stay readable. Our own choice."""
+_MAX_TRACE: Final = 8192
+"""The same of the trace of a failure."""
+_MAX_LINE: Final = 32 * 1024
+"""Bytes that all texts of a line have together, wherever they stand: callers choose names, and much
+of what a cause says. Our own choice."""
 
 
 def configure(log_format: str, level: str, stream: TextIO | None = None) -> None:
@@ -30,7 +34,6 @@ def configure(log_format: str, level: str, stream: TextIO | None = None) -> None
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            _cut,
             *(
                 _json()
                 if log_format == "json"
@@ -48,6 +51,7 @@ def _json() -> list[Any]:
     serialize = partial(json.dumps, separators=(",", ":"), default=str)
     return [
         structlog.processors.format_exc_info,
+        _cut,
         structlog.processors.JSONRenderer(serializer=lambda event, **_: serialize(event)),
     ]
 
@@ -57,14 +61,52 @@ def _text(*, colors: bool) -> list[Any]:
     render = structlog.dev.ConsoleRenderer(
         colors=colors, pad_event_to=0, exception_formatter=structlog.dev.plain_traceback
     )
-    return [_quote, render]
+    return [_cut, _quote, render]
 
 
 def _cut(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    room = _Room()
     for key, value in event.items():
-        if isinstance(value, str):
-            event[key] = cut(value, _MAX_VALUE)
+        if key not in (*_OURS, "exc_info"):
+            event[key] = room.fitted(value, _MAX_TRACE if key == "exception" else _MAX_VALUE)
     return event
+
+
+class _Room:
+    """What is left of a line."""
+
+    def __init__(self) -> None:
+        self._left = _MAX_LINE
+
+    def fitted(self, value: Any, limit: int = _MAX_VALUE) -> Any:
+        """``value`` with its texts cut to ``limit`` bytes each, and to what is left."""
+        match value:
+            case str():
+                text = _cut_bytes(value, min(limit, self._left))
+                self._left -= _size(text)
+                return text
+            case Mapping():
+                return {key: self.fitted(item, limit) for key, item in value.items()}
+            case list():
+                return [self.fitted(item, limit) for item in value]
+            case _:
+                return value
+
+
+def _cut_bytes(text: str, limit: int) -> str:
+    """``text``, or as much of it as JSON writes in ``limit`` bytes, and an ellipsis."""
+    start = text[:limit]  # a character has a byte at least
+    if len(start) == len(text) and _size(text) <= limit:
+        return text
+    kept = bisect_right(
+        range(len(start) + 1), limit - _size(_ELLIPSIS), key=lambda count: _size(start[:count])
+    )
+    return start[: max(kept - 1, 0)] + _ELLIPSIS
+
+
+def _size(text: str) -> int:
+    """Bytes of ``text`` in a line of JSON, without the quotes."""
+    return len(json.dumps(text)) - len('""')
 
 
 def _quote(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -86,6 +128,7 @@ class _Quoted:
 
 
 _OURS: Final = ("event", "level", "timestamp")
+_ELLIPSIS: Final = "…"
 _PLAIN: Final = re.compile(r"[\w./:@+-]+", re.ASCII).fullmatch
 
 

@@ -10,7 +10,7 @@ the successor of a crashed worker goes on counting where it stopped.
 import mmap
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import accumulate, chain, product
 from typing import Final, TypeAlias
 
@@ -87,6 +87,8 @@ class _Layout:
         self.not_after = self._take()
         self.leaf = self._take()
         self.alive = self._take()
+        self.knows_time = self._take()
+        self.clock_ahead = self._take()
 
     def _take(self, count: int = 1) -> int:
         start = self.size
@@ -98,6 +100,7 @@ _AT: Final = _Layout()
 _OF_A_PROCESS: Final = (
     *(_AT.waiting, _AT.connections, _AT.alive),
     *(_AT.not_before, _AT.not_after, _AT.leaf),
+    *(_AT.knows_time, _AT.clock_ahead),
 )
 """What ends with the process; the rest is counted on by its successor."""
 _BYTES: Final = 8
@@ -176,6 +179,11 @@ class Row:
         self._cells[_AT.not_before] = not_before.timestamp()
         self._cells[_AT.not_after] = not_after.timestamp()
 
+    def knows_time(self, ahead: timedelta = timedelta()) -> None:
+        """Show that the time to judge by is known, and how far the machine's clock is ahead."""
+        self._cells[_AT.knows_time] = 1
+        self._cells[_AT.clock_ahead] = ahead.total_seconds()
+
     def show(self, *, alive: float, waiting: int, connections: int) -> None:
         """Show what the worker is doing, at the instant ``alive`` of the monotonic clock."""
         self._cells[_AT.alive] = alive
@@ -210,6 +218,10 @@ class Board(Collector):
     def alive(self) -> list[float]:
         """When each worker last showed itself alive (monotonic clock); 0 for never."""
         return self._each(_AT.alive)
+
+    def knowing(self) -> list[bool]:
+        """Whether each worker knows the time to judge by."""
+        return [bool(known) for known in self._each(_AT.knows_time)]
 
     def validity(self) -> list[tuple[float, float]]:
         """From when to when each worker's certificate is valid (seconds since 1970); 0 for none."""
@@ -256,10 +268,19 @@ class Board(Collector):
         ):
             yield CounterMetricFamily(_PREFIX + name, text, value=value)
         for name, text, place in (
-            ("in_flight", "Requests that wait for their bodies.", _AT.waiting),
+            (
+                "in_flight",
+                "Requests that wait for their bodies, or for an answer of the cluster.",
+                _AT.waiting,
+            ),
             ("connections", "Open connections.", _AT.connections),
         ):
             yield GaugeMetricFamily(_PREFIX + name, text, value=self._sum(place))
+        yield GaugeMetricFamily(
+            f"{_PREFIX}clock_ahead_seconds",
+            "How far the machine's clock is ahead of the API server's, whose time is used.",
+            value=max(self._each(_AT.clock_ahead), key=abs),
+        )
         # Workers have different ones for a moment; the worst that a client can meet counts.
         begins, ends = (
             list(filter(None, self._each(at))) for at in (_AT.not_before, _AT.not_after)

@@ -27,6 +27,11 @@ SWEEP_SECONDS: Final = 0.25
 """How often overdue connections are looked for: the precision of the spans above."""
 REFRESH_SECONDS: Final = 1.0
 """How often the certificate files are looked at, and a worker shows that it is alive."""
+TIME_SECONDS: Final = 30.0
+"""How often the API server is asked for its time. Our own choice: steady clocks drift by some
+milliseconds meanwhile, and every other answer tells it as well."""
+TIME_AGAIN_SECONDS: Final = 1.0
+"""The same as long as it is not known: until then the server is not ready. Our own choice."""
 SILENCE_SECONDS: Final = 30.0
 """A worker that has not shown itself alive for so long hangs; the longest verdict, on a body of
 7 MiB, takes seconds."""

@@ -85,7 +85,7 @@ def _command(name: str, port: int, folder: Path) -> list[str]:
         str(Path(sys.executable).parent / "usher"), "serve", "--bind", "127.0.0.1",
         "--port", str(port), "--health-bind", "127.0.0.1", "--health-port", str(free_port()),
         "--tls-cert", str(folder / "tls.crt"), "--tls-key", str(folder / "tls.key"),
-        "--drain-seconds", "0", "--log-level", "error",
+        "--drain-seconds", "0", "--log-level", "error", "--offline",
     ]  # fmt: skip
 
 

@@ -32,7 +32,7 @@ ASK: Final[list[Object]] = [
         "resources": ["subjectaccessreviews"],
         "verbs": ["create"],
     },
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
 ]
 """All that a webhook needs for its guards."""
 

@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,40 +51,70 @@ _RULES: Final[list[Object]] = [
         "apiGroups": [""],
         "apiVersions": ["v1"],
         "operations": ["CREATE", "UPDATE"],
-        "resources": ["pods"],
+        "resources": ["pods", "pods/status"],
     },
 ]
+
+
+_AGE: Final = timedelta(hours=1)
+"""Of a certificate, which is to be valid by wrong clocks, too."""
 
 
 class Usher:
     """One running ``usher serve`` with a certificate for localhost."""
 
-    def __init__(self, folder: Path, *flags: str, authority: Authority | None = None) -> None:
-        """Start it, its files in ``folder``, and wait until it asks for calls."""
+    def __init__(
+        self,
+        folder: Path,
+        *flags: str,
+        authority: Authority | None = None,
+        readiness: bool = True,
+        ahead: int = 0,
+    ) -> None:
+        """Start it, its files in ``folder``, and wait until its ``readiness`` is that.
+
+        The clock of its machine is so many seconds ``ahead``.
+        """
         folder.mkdir(parents=True, exist_ok=True)
-        self.authority = authority or issue_authority(now())
+        self.authority = authority or issue_authority(now() - _AGE)
         _write_certificate(folder, self.authority)
         self._process = ChildProcess("usher", folder / "log")
         command = [
-            *(sys.executable, "-m", "webhook", "serve", "--log-format", "json"),
+            *(sys.executable, "-m", *(("tests.e2e.skewed", str(ahead)) if ahead else ("webhook",))),
+            *("serve", "--log-format", "json"),
             *("--tls-cert", str(folder / "tls.crt"), "--tls-key", str(folder / "tls.key")),
             *("--bind", HOST, "--port", "0", "--health-bind", HOST, "--health-port", "0"),
+            *(() if "--kubeconfig" in flags else ("--offline",)),
             *flags,
         ]
         self._process.start(command, os.environ)
         serving = eventually(lambda: self._line("serving"), "usher serves")
         self.port = _port(serving["addresses"])
         self._health_port = _port(serving["health"])
-        eventually(self.is_ready, "usher is ready")
+        what = "usher is ready" if readiness else "usher answers that it is not ready"
+        eventually(lambda: self._readiness() is readiness, what)
 
     def is_ready(self) -> bool:
         """Whether it asks for calls; False as well where nobody listens any more."""
+        return self._readiness() is True
+
+    def _readiness(self) -> bool | None:
+        """Whether it says that it asks for calls; None where nobody says anything."""
         url = f"http://{HOST}:{self._health_port}/readyz"
         try:
             with urllib.request.urlopen(url, timeout=10) as answer:
                 return bool(answer.status == 200)
-        except (urllib.error.URLError, OSError):
+        except urllib.error.HTTPError:
             return False
+        except (urllib.error.URLError, OSError):
+            return None
+
+    def metric(self, name: str) -> float:
+        """The value of a metric without labels."""
+        with urllib.request.urlopen(f"http://{HOST}:{self._health_port}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        (value,) = [line.split()[1] for line in lines if line.startswith(f"{name} ")]
+        return float(value)
 
     def has_ended(self) -> bool:
         """Whether the process is gone."""
@@ -118,7 +149,7 @@ class Usher:
 
 
 def _write_certificate(folder: Path, authority: Authority) -> None:
-    pair = issue_serving(authority, _NAMES, now())
+    pair = issue_serving(authority, _NAMES, now() - _AGE)
     (folder / "tls.crt").write_bytes(pair.certificate)
     (folder / "tls.key").write_bytes(pair.key)
 
@@ -128,9 +159,11 @@ def _port(addresses: list[str]) -> int:
 
 
 @contextmanager
-def running_usher(folder: Path, *flags: str, authority: Authority | None = None) -> Iterator[Usher]:
-    """A webhook that is killed at the end."""
-    usher = Usher(folder, *flags, authority=authority)
+def running_usher(
+    folder: Path, *flags: str, authority: Authority | None = None, **more: Any
+) -> Iterator[Usher]:
+    """A webhook that is killed at the end; ``more`` is what :class:`Usher` takes besides."""
+    usher = Usher(folder, *flags, authority=authority, **more)
     try:
         yield usher
     finally:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +36,25 @@ NAMES: Final = ("localhost", HOST)
 
 def today() -> datetime:
     return datetime.now(UTC)
+
+
+class StoppedTime:
+    """A time that stands still."""
+
+    is_known = True
+
+    def now(self) -> datetime:
+        return NOW
+
+
+class Timely:
+    """The part of a cluster that tells the time."""
+
+    time = StoppedTime()
+    clock_ahead = timedelta()
+
+    async def ask_time(self) -> None:
+        """It is known."""
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,7 @@ def served(folder: Path, *flags: str, ports: tuple[int, int] = (0, 0)) -> Iterat
         *("--bind", HOST, "--health-bind", HOST),
         *("--port", str(ports[0]), "--health-port", str(ports[1])),
         *("--tls-cert", str(folder / "tls.crt"), "--tls-key", str(folder / "tls.key")),
+        *(() if "--kubeconfig" in flags else ("--offline",)),
         *flags,
     ]
     output = folder / "log"

@@ -17,12 +17,12 @@ from rules.facts import LivePod, Permission, PodLookup
 from rules.request import User
 from rules.rule import Enforcement
 from tests.webhook.reviews import POD_UID, creation, encoded, eviction, heartbeat, review
-from tests.webhook.running import JSON, Answer, Running, answer, eventually, head, running
+from tests.webhook.running import JSON, Answer, Running, Timely, answer, eventually, head, running
 
 RESPONDER = "system:serviceaccount:acme:db"
 
 
-class FakeCluster:
+class FakeCluster(Timely):
     """Answers from attributes, and notes what it was asked."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from rules.request import User
 from rules.rule import Outcome
 from tests.cases import Case, load_cases
 from tests.webhook.reviews import UID
-from tests.webhook.running import Running, running
+from tests.webhook.running import Running, Timely, running
 from webhook.review import plural
 
 
@@ -40,7 +40,7 @@ def review(case: Case) -> dict[str, Any]:
     }
 
 
-class CaseCluster:
+class CaseCluster(Timely):
     """Answers as ``case`` says."""
 
     case: Case

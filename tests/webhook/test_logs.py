@@ -88,6 +88,36 @@ def test_hostile_texts_cannot_break_a_line(site: Running, log_format: str) -> No
         assert text.count(" user='a") == 1
 
 
+@pytest.mark.parametrize("log_format", ["json", "text"])
+@pytest.mark.parametrize("character", ["u", "ä", "\U0001f512", '"', "\x00"])
+def test_a_line_is_bounded_in_bytes_whoever_writes(
+    site: Running, log_format: str, character: str
+) -> None:
+    stream = io.StringIO()
+    logs.configure(log_format, "info", stream)
+    many = character * 20_000
+    new = eviction_request()
+    new["metadata"] = {"name": many, "annotations": {f"{many}{n}": "" for n in range(9)}}
+    user = {"username": many, "groups": [many] * 9}
+    call = review("CREATE", new, name=many, namespace=many, userInfo=user)
+    assert site.call(call).response["allowed"] is False
+    eventually(stream.getvalue)
+    (line,) = stream.getvalue().splitlines()
+    assert len(line.encode()) < 40_000
+    assert "…" in line or r"\u2026" in line
+    if log_format == "json":
+        assert json.loads(line)["uid"]
+
+
+def test_a_short_line_is_as_it_was() -> None:
+    stream = io.StringIO()
+    logs.configure("json", "info", stream)
+    causes = [{"message": "ä" * 100, "rule": "x"}]
+    structlog.get_logger().info("denied", causes=causes, violations=1, dry_run=False)
+    line = json.loads(stream.getvalue())
+    assert (line["causes"], line["violations"], line["dry_run"]) == (causes, 1, False)
+
+
 def test_many_causes_are_cut(site: Running, log: io.StringIO) -> None:
     metadata = {"name": "x", "annotations": {f"bad key {n}": "" for n in range(500)}}
     response = site.call(review("CREATE", {**eviction_request(), "metadata": metadata})).response

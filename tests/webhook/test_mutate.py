@@ -29,7 +29,7 @@ from tests.webhook.reviews import (
     pod,
     review,
 )
-from tests.webhook.running import JSON, Answer, Running, running
+from tests.webhook.running import JSON, Answer, Running, Timely, running
 from tests.webhook.test_hostile import BAD_BODIES, BROKEN_GZIP
 
 POD = ("", "v1", "Pod")
@@ -39,7 +39,7 @@ NAMELESS = {"pod": {"name": "web-0"}}
 
 
 @dataclass
-class FakeCluster:
+class FakeCluster(Timely):
     """A cluster with the pod web-0 and whatever policies a test gives it."""
 
     policies: dict[str, list[Json]] = field(default_factory=dict)

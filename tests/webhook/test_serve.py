@@ -26,12 +26,13 @@ def attempt(*flags: str) -> Result:
 def pair(tmp_path: Path) -> list[str]:
     """Flags for a usable pair."""
     write_pair(tmp_path, issue_serving(issue_authority(today()), NAMES, today()))
-    return ["--tls-cert", str(tmp_path / "tls.crt"), "--tls-key", str(tmp_path / "tls.key")]
+    files = ["--tls-cert", str(tmp_path / "tls.crt"), "--tls-key", str(tmp_path / "tls.key")]
+    return [*files, "--offline"]
 
 
 @pytest.mark.parametrize("flags", [[], ["--tls-cert", "x"], ["--tls-key", "x"]])
 def test_a_certificate_is_needed(flags: list[str]) -> None:
-    result = attempt(*flags)
+    result = attempt("--offline", *flags)
     assert result.exit_code == 2
     assert "--self-signed" in result.output
 
@@ -39,8 +40,11 @@ def test_a_certificate_is_needed(flags: list[str]) -> None:
 @pytest.mark.parametrize(
     ("flags", "text"),
     [
-        (["--tls-cert", "missing.crt", "--tls-key", "missing.key"], "missing.crt: No such file"),
-        (["--self-signed", "--client-ca", "missing.ca"], "missing.ca: No such file"),
+        (
+            ["--tls-cert", "missing.crt", "--tls-key", "missing.key", "--offline"],
+            "missing.crt: No such file",
+        ),
+        (["--self-signed", "--offline", "--client-ca", "missing.ca"], "missing.ca: No such file"),
         (["--self-signed", "--max-body", "7Gi"], "must be a size such as 7Mi"),
         (["--self-signed", "--max-body", "0"], "must be a size such as 7Mi"),
         (["--self-signed", "--max-body", "-1"], "must be a size such as 7Mi"),
@@ -50,14 +54,27 @@ def test_a_certificate_is_needed(flags: list[str]) -> None:
         (["--self-signed", "--workers", "0"], "--workers"),
         (["--self-signed", "--port", "65536"], "--port"),
         (["--self-signed", "--enforce", "first-sink=off"], "did you mean 'first-sync'"),
-        (["--self-signed", "--bind", "no such host"], "no such host port 9443"),
-        (["--self-signed", "--bind", "192.0.2.1"], "Choose an address of this machine"),
+        (["--self-signed", "--offline", "--bind", "no such host"], "no such host port 9443"),
+        (
+            ["--self-signed", "--offline", "--bind", "192.0.2.1"],
+            "Choose an address of this machine",
+        ),
     ],
 )
 def test_wrong_flags_are_explained(flags: list[str], text: str) -> None:
     result = attempt(*flags)
     assert result.exit_code == 2
     assert text in result.output
+
+
+def test_without_a_cluster_it_does_not_start_by_oversight(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    result = attempt("--self-signed")
+    assert result.exit_code == 2
+    assert "there is no cluster around" in result.output
+    assert "--offline" in result.output
 
 
 def test_one_pair_is_enough(pair: list[str]) -> None:
@@ -89,7 +106,7 @@ def test_a_port_in_use_is_told(pair: list[str], flag: str, workers: str) -> None
 
 def test_help_has_units_and_an_example() -> None:
     output = attempt("--help").output
-    assert "usher serve --self-signed" in output
+    assert "usher serve --self-signed --offline" in output
     for word in ("Seconds", "bytes", "Processes", "[default: 9443"):
         assert word in output
 
@@ -98,7 +115,17 @@ def test_help_has_units_and_an_example() -> None:
 def test_the_throwaway_certificate_can_be_tried_at_once(tmp_path: Path) -> None:
     flags = ["--port", "0", "--health-port", "0", "--bind", HOST, "--drain-seconds", "0"]
     program = subprocess.Popen(
-        [sys.executable, "-m", "webhook", "serve", "--self-signed", "--health-bind", HOST, *flags],
+        [
+            sys.executable,
+            "-m",
+            "webhook",
+            "serve",
+            "--self-signed",
+            "--health-bind",
+            HOST,
+            "--offline",
+            *flags,
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
