@@ -147,6 +147,10 @@ guards_option = click.option(
 """Turns all guards off for the commands that work offline; see :func:`policy_from`."""
 
 
+_EVERYBODY: Final = frozenset({"system:authenticated", "system:unauthenticated"})
+"""The groups in one of which every caller is."""
+
+
 def policy_from(
     enforce: tuple[str, ...],
     *,
@@ -169,6 +173,11 @@ def policy_from(
             modes = ", ".join(Enforcement)
             raise InputError(f"--enforce {setting}: mode must be one of {modes}")
         enforcement[name] = Enforcement(mode)
+    if everybody := _EVERYBODY.intersection(break_glass):
+        raise InputError(
+            f"--break-glass {min(everybody)}: that is everybody, whom no guard would stop any more; "
+            "name a group of your own, or use --audit-only"
+        )
     return Policy(
         enforcement,
         audit_only=audit_only,

@@ -322,7 +322,8 @@ def _status(review: Review, denied: tuple[Violation, ...]) -> dict[str, Any]:
         "details": {
             "name": name,
             "group": review.group,
-            "kind": review.kind,
+            # The resource in a refusal that names it: so do NewInvalid and NewForbidden.
+            "kind": about,
             "causes": causes,
         },
         "code": _HTTP[reason],

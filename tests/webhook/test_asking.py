@@ -331,7 +331,9 @@ def test_a_drain_waits_for_verdicts(site: Running, cluster: FakeCluster) -> None
 def test_deletions_are_judged(site: Running, cluster: FakeCluster) -> None:
     stored = creation()["request"]["object"]
     document = by("jane", review("DELETE", None, stored))
-    assert site.call(document).response["status"]["reason"] == "Forbidden"
+    status = site.call(document).response["status"]
+    assert status["reason"] == "Forbidden"
+    assert status["details"]["kind"] == "evictionrequests"  # as NewForbidden has it
     # Deletions of a collection come without a name.
     document["request"]["name"] = ""
     assert (

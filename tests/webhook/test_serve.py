@@ -53,6 +53,7 @@ def test_a_certificate_is_needed(flags: list[str]) -> None:
         (["--self-signed", "--timeout", "31"], "--timeout"),
         (["--self-signed", "--workers", "0"], "--workers"),
         (["--self-signed", "--port", "65536"], "--port"),
+        (["--self-signed", "--break-glass", "system:authenticated"], "that is everybody"),
         (["--self-signed", "--enforce", "first-sink=off"], "did you mean 'first-sync'"),
         (["--self-signed", "--offline", "--bind", "no such host"], "no such host port 9443"),
         (
