@@ -175,7 +175,7 @@ def policy_from(
         enforcement[name] = Enforcement(mode)
     if everybody := _EVERYBODY.intersection(break_glass):
         raise InputError(
-            f"--break-glass {min(everybody)}: that is everybody, whom no guard would stop any more; "
+            f"--break-glass {min(everybody)}: that is everybody, whom no guard would stop; "
             "name a group of your own, or use --audit-only"
         )
     return Policy(

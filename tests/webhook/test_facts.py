@@ -25,6 +25,7 @@ from rules.facts import (
 from rules.request import User
 from tests.webhook.reviews import POD_UID
 from webhook.again import pause
+from webhook.cluster import ClusterFacts
 from webhook.facts import MAX_REMEMBERED, FactFinder, SilentClusterError
 from webhook.metrics import Board
 
@@ -238,3 +239,39 @@ async def test_users_are_told_apart_by_all_that_they_have() -> None:
         assert facts.recall(user, {RESPOND: True}) is None
         await facts.find(user, {RESPOND: True})
     assert len(cluster.asked) == len(users)
+
+
+# --- what an API server's answers mean ----------------------------------------------------------
+
+
+class Reviewer:
+    """An API server whose answer to a SubjectAccessReview has that status."""
+
+    def __init__(self, **status: object) -> None:
+        self.status = status
+
+    async def create(self, *_: object) -> dict[str, object]:
+        return {"status": self.status}
+
+
+async def permits(**status: object) -> bool:
+    facts = ClusterFacts(Reviewer(**status))  # type: ignore[arg-type]
+    return await facts.has_permission(JANE, RESPOND, "db.acme.io/failover")
+
+
+async def test_a_failing_authorizer_has_not_refused() -> None:
+    with pytest.raises(ServerFailure, match="webhook authorizer timed out"):
+        await permits(allowed=False, evaluationError="webhook authorizer timed out")
+    assert await permits(allowed=True, evaluationError="webhook authorizer timed out")
+    # As RBAC answers where a binding has no role.
+    assert not await permits(allowed=False, reason='RBAC: role "x" not found')
+
+
+async def test_what_no_authorizer_could_tell_is_asked_again_and_not_remembered(
+    pauses: list[float],
+) -> None:
+    cluster = Cluster(*[ServerFailure("no authorizer could tell")] * 2)
+    facts = finder(cluster)
+    assert facts.recall(JANE, {RESPOND: True}) is None
+    assert (await facts.find(JANE, {RESPOND: True}, 30)).permits(RESPOND)
+    assert len(pauses) == 2

@@ -1,17 +1,30 @@
 """What the kubelet and Prometheus see."""
 
 import socket
+import threading
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from cluster.failures import Unreachable
 from rules.catalog import GUARDS
 from rules.evaluate import Policy
 from rules.rule import Enforcement
 from tests.patience import PATIENCE
 from tests.webhook.reviews import creation, eviction, eviction_request, heartbeat, pod, review
-from tests.webhook.running import HOST, JSON, Running, answer, eventually, running, today
+from tests.webhook.running import (
+    HOST,
+    JSON,
+    Running,
+    StoppedTime,
+    Timely,
+    answer,
+    eventually,
+    running,
+    today,
+)
 from webhook.health import Health
 from webhook.metrics import Board
 from webhook.selfcheck import SelfCheck
@@ -203,3 +216,42 @@ def test_a_half_read_answer_is_no_trouble(site: Running) -> None:
             connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 20)
     assert eventually(lambda: site.health("/livez").status == 200)
     assert site.call(creation(), headers=JSON).status == 200
+
+
+class Ignorant(Timely):
+    """A cluster that does not tell the time before it is to."""
+
+    def __init__(self) -> None:
+        self.tells = threading.Event()
+        self.time = IgnorantTime(self.tells)
+        self.clock_ahead = timedelta(seconds=-61)
+
+    async def ask_time(self) -> None:
+        if not self.tells.is_set():
+            raise Unreachable("connection refused")
+
+
+class IgnorantTime(StoppedTime):
+    def __init__(self, tells: threading.Event) -> None:
+        self._tells = tells
+
+    @property
+    def is_known(self) -> bool:  # type: ignore[override]
+        return self._tells.is_set()
+
+
+def test_who_does_not_know_the_time_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webhook.app.TIME_AGAIN_SECONDS", 0.01)
+    cluster = Ignorant()
+    with running(tmp_path, cluster=cluster, ready=503) as site:  # type: ignore[arg-type]
+        eventually(
+            lambda: b"does not know the API server's time yet" in site.health("/readyz").body
+        )
+        assert site.health("/livez").status == 200
+        cluster.tells.set()
+        eventually(lambda: site.health("/readyz").status == 200)
+        assert site.metric("usher_webhook_clock_ahead_seconds") == -61
+        cluster.tells.clear()  # whoever knew it once counts on
+        assert site.health("/readyz").status == 200
