@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,7 +23,6 @@ from controller.lease import Alone, Elector, Lead, Terms
 from controller.loop import Handler, Loop, is_over
 from controller.metrics import Board, Metrics, ZoneBoard
 from controller.node_keeper import NodeHealth, NodeKeeper
-from controller.packing import Packed
 from controller.plan import Sync
 from controller.planning.extras import Extras
 from controller.planning.occurrences import Level
@@ -117,12 +116,18 @@ class Controller:
         )
         self._metrics = metrics = Metrics()
         self._leading = False
-        self._rival = Rival(cluster) if settings.stand_down else None
+        self._rival = Rival(cluster, cluster.time.now) if settings.stand_down else None
         bad = metrics.reading_failures
         read = partial(read_pod_on_node if settings.node_health else read_pod, mode=settings.mode)
         self._pods = Informer(cluster, PODS, read, view.pods, self._pod_changed, bad)
         self._evictions = Informer(
-            cluster, EVICTIONS, self._read_eviction, view.evictions, self._eviction_changed, bad
+            cluster,
+            EVICTIONS,
+            keep_eviction,
+            view.evictions,
+            self._eviction_changed,
+            bad,
+            self._rival.saw if self._rival is not None else lambda _: None,
         )
         self._requests = Informer(
             cluster, EVICTION_REQUESTS, keep_request, view.requests, self._request_changed, bad
@@ -134,7 +139,7 @@ class Controller:
         tell = self._events.tell
         now = cluster.time.now
         verifier = Verifier(cluster, view, learn, self._lateness)
-        evictor = Evictor(view, writer, verifier, tell, now)
+        evictor = Evictor(view, writer, verifier, metrics, tell, now)
         self._evictor = evictor if settings.evictor else None
         self._reconciler = Reconciler(
             view, writer, verifier, extras=self._extras, tell=tell, now=now
@@ -232,7 +237,7 @@ class Controller:
         tasks = [
             asyncio.create_task(self._work_with_the_present()),
             asyncio.create_task(self._lead.hold()),
-            asyncio.create_task(PolicyKeeper(self._cluster).run()),
+            asyncio.create_task(PolicyKeeper(self._cluster, self._view.pods).run()),
         ]
         if self._rival is not None:
             tasks.append(asyncio.create_task(self._rival.appear()))
@@ -261,11 +266,6 @@ class Controller:
         await self._loop.run(self._settings.workers)
 
     # --- what happens in the cluster ------------------------------------------------------------
-
-    def _read_eviction(self, document: Mapping[str, Any]) -> Eviction | Packed[Eviction]:
-        if self._rival is not None:
-            self._rival.saw(document)
-        return keep_eviction(document)
 
     def _pod_changed(self, change: Change[KnownPod]) -> None:
         if self._nodes is not None:

@@ -3,22 +3,28 @@
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Final
 
 import structlog
 
 from cluster.failures import (
     Busy,
+    BusySource,
     ClusterFailure,
     Conflict,
     Denied,
     Missing,
     Refused,
     ServerFailure,
+    Unauthenticated,
 )
 from cluster.key import Key
+from cluster.pauses import jittered
 from controller.events import Tell
+from controller.metrics import Metrics
 from controller.ownership import EVICTOR_MANAGER
 from controller.planning.evictor import (
+    Answer,
     Attempts,
     EvictorPlan,
     plan_evictor,
@@ -46,6 +52,7 @@ class Evictor:
         view: View,
         writer: Writer,
         verifier: Verifier,
+        metrics: Metrics,
         tell: Tell,
         now: Callable[[], datetime],
     ) -> None:
@@ -53,6 +60,7 @@ class Evictor:
         self._view = view
         self._writer = writer
         self._verifier = verifier
+        self._metrics = metrics
         self._tell_people = tell
         self._now = now
         self._attempts: dict[str, Attempts] = {}
@@ -87,26 +95,31 @@ class Evictor:
         return plan_evictor(key, snapshot, self._now(), self._attempts.get(eviction.metadata.uid))
 
     async def _call(self, key: Key, eviction: Eviction, pod: PodReference) -> None:
-        """Ask for the eviction, and remember what came of it."""
-        refusal, retry_after = "", 0.0
+        """Ask for the eviction, and remember what came of it.
+
+        Raises ClusterFailure where there was no answer.
+        """
+        answer, words, retry_after = Answer.ACCEPTED, "", 0.0
         try:
             await self._writer.evict(Key(key.namespace, pod.name), pod.uid)
-        except (Missing, Conflict):
-            pass  # gone, or replaced: the watch is about to tell
-        except (Busy, Denied, Refused, ServerFailure) as failure:
-            refusal = _refusal(failure)
+        except Unauthenticated:
+            raise  # which says nothing about this pod
+        except (Busy, Conflict, Denied, Missing, Refused, ServerFailure) as failure:
+            answer, words = _answer(failure), _words(failure)
             if isinstance(failure, (Busy, ServerFailure)):
-                retry_after = failure.retry_after or 0.0
+                retry_after = jittered(failure.retry_after or 0.0)
         uid = eviction.metadata.uid
-        attempts = self._attempts.get(uid) or remembered(eviction)
-        attempts = attempts.after(self._now(), refusal, timedelta(seconds=retry_after))
-        self._attempts[uid] = attempts
-        if refusal:
-            self._tell(key, eviction, attempts)
+        before = self._attempts.get(uid) or remembered(eviction)
+        attempts = before.after(self._now(), answer, words, timedelta(seconds=retry_after))
+        stored = self._view.evictions.get(key)
+        if stored is not None and stored.uid == uid:  # else it was forgotten meanwhile
+            self._attempts[uid] = attempts
+        if answer is Answer.REFUSED:
+            self._tell(key, eviction, attempts, is_first=before.answer is not Answer.REFUSED)
 
-    def _tell(self, key: Key, eviction: Eviction, attempts: Attempts) -> None:
+    def _tell(self, key: Key, eviction: Eviction, attempts: Attempts, *, is_first: bool) -> None:
         pod = eviction.spec.target.pod
-        found = _budget(attempts.refusal)
+        found = _budget(attempts.words)
         _log.warning(
             "the API server refuses to evict a pod",
             namespace=key.namespace,
@@ -114,12 +127,28 @@ class Evictor:
             eviction=key.name,
             attempt=attempts.count,
             budget=found[1] if found else None,
-            reason=attempts.refusal,
+            reason=attempts.words,
         )
-        self._tell_people(eviction, refused(attempts.refusal))
+        if is_first:
+            self._metrics.failed_evictions.inc()
+        self._tell_people(eviction, refused(attempts.words))
 
 
-def _refusal(failure: ClusterFailure) -> str:
+def _answer(failure: ClusterFailure) -> Answer:
+    """What a call that was not accepted means for the pod."""
+    if isinstance(failure, Busy):
+        return _BUSY[failure.source]
+    return Answer.NONE if isinstance(failure, (Conflict, Missing)) else Answer.REFUSED
+
+
+_BUSY: Final = {
+    BusySource.BUDGET: Answer.REFUSED,
+    BusySource.ADMISSION: Answer.NOT_YET,
+    BusySource.SERVER: Answer.NONE,
+}
+
+
+def _words(failure: ClusterFailure) -> str:
     """What the API server said, with the names of the disruption budgets that refuse."""
     causes = failure.causes if isinstance(failure, Busy) else ()
     return " ".join((str(failure), *causes))

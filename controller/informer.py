@@ -55,9 +55,11 @@ class Informer(Generic[ValueT]):
         store: Store[ValueT],
         changed: Callable[[Change[ValueT]], None],
         failures: Counter,
+        saw: Callable[[Mapping[str, Any]], None] = lambda _: None,
     ) -> None:
         """``changed`` is called for every change, in order.
 
+        ``saw`` is called for every object that others have written, as the API server tells it.
         ``failures`` counts what went wrong, by resource and kind.
         """
         self._cluster = cluster
@@ -65,6 +67,7 @@ class Informer(Generic[ValueT]):
         self._read = read
         self.store = store
         self._changed = changed
+        self._saw = saw
         self._version = ""
         self._failures = failures
         self._pause = _FIRST_PAUSE
@@ -180,8 +183,10 @@ class Informer(Generic[ValueT]):
             self.store.saw(version_of(version))
         elif event.type == "DELETED":
             self._tell(self.store.delete(*identity_of(event.object)))
-        elif (entry := self._entry(event.object)) is not None:
-            self._tell(self.store.put(entry))
+        else:
+            self._saw(event.object)
+            if (entry := self._entry(event.object)) is not None:
+                self._tell(self.store.put(entry))
         self._version = version
 
     def _is_echo(self, event: WatchEvent) -> bool:
@@ -194,6 +199,7 @@ class Informer(Generic[ValueT]):
         known = self.store.get(key)
         if known is not None and (known.uid, known.version) == (uid, version) and version > -1:
             return known
+        self._saw(document)
         return self._entry(document)
 
     def _entry(self, document: Mapping[str, Any]) -> Entry[ValueT] | None:

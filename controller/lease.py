@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from math import ceil
 from time import monotonic
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -18,11 +19,16 @@ from cluster import clock
 from cluster.client import Cluster, Document
 from cluster.failures import ClusterFailure, Conflict, Denied, Missing
 from cluster.key import Key
+from cluster.pauses import jittered
 from cluster.resources import LEASES
 
 NOTE: Final = "usher.dev/node-health-budgets"
 """The annotation by which a leader tells the next one what zones may spend: the Lease is written
 anyway, by nobody else, and never by one who has lost it."""
+
+ATTEMPTS: Final = 3
+"""How many attempts that hang fit into the time for which a leader writes without a renewal. Our
+own choice; client-go waits for half of that time."""
 
 _log = structlog.get_logger()
 
@@ -37,6 +43,11 @@ class Terms:
     """For how long a leader writes without a renewal; shorter, or two would write at once."""
     retry: float = 2.0
     """Between two attempts."""
+
+    @property
+    def patience(self) -> float:
+        """For how long an attempt is waited for: one that hangs leaves time for others."""
+        return self.renew / ATTEMPTS
 
 
 class Sight(NamedTuple):
@@ -74,7 +85,7 @@ def claimed(
     is_renewal = spec.get("holderIdentity") == identity
     changes = {
         "holderIdentity": "" if released else identity,
-        "leaseDurationSeconds": 1 if released else round(terms.duration),
+        "leaseDurationSeconds": 1 if released else ceil(terms.duration),
         "renewTime": stamp,
         "acquireTime": spec.get("acquireTime") or stamp if is_renewal else stamp,
         "leaseTransitions": (spec.get("leaseTransitions") or 0) + (0 if is_renewal else 1),
@@ -214,13 +225,14 @@ class Elector:
                 _log.info("leading", lease=self._key.name, identity=self._identity)
                 self._changed(True)  # noqa: FBT003 - the one thing it says
                 return
-            await asyncio.sleep(self._terms.retry)
+            await asyncio.sleep(jittered(self._terms.retry))
 
     async def hold(self) -> None:
         """Renew; return when the lead is lost."""
         while self._held is not None:
             self.beat = monotonic()
-            await asyncio.sleep(min(self._terms.retry, max(0.0, self._until - monotonic())))
+            pause = jittered(self._terms.retry)
+            await asyncio.sleep(min(pause, max(0.0, self._until - monotonic())))
             await self._attempt(self._renew)
             if monotonic() >= self._until:
                 self._held = None
@@ -271,14 +283,14 @@ class Elector:
             _log.info("lease released", lease=self._key.name)
 
     async def _attempt(self, step: Callable[[], Any]) -> bool:
-        """Take ``step``; False where it failed, or took longer than a lead lasts."""
+        """Take ``step``; False where it failed, or took too long."""
         async with self._one_by_one:
             return await self._attempt_alone(step)
 
     async def _attempt_alone(self, step: Callable[[], Any]) -> bool:
         left = self._until - monotonic() if self._held is not None else self._terms.renew
         try:
-            async with asyncio.timeout(max(left, 0.0)):
+            async with asyncio.timeout(min(max(left, 0.0), self._terms.patience)):
                 await step()
         except TimeoutError:
             return False

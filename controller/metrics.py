@@ -75,7 +75,7 @@ class Metrics:
         )
         self.failed_evictions = Counter(
             "imperative_eviction_responder_controller_failed_evictions",
-            "Calls of the eviction subresource that the API server refused.",
+            "Evictions whose pod the API server has refused to evict at least once.",
             registry=registry,
         )
         self.events = Counter(

@@ -1,13 +1,15 @@
 """Whether the cluster runs the controller of Kubernetes itself, which 1.38 brings.
 
 Two controllers with two field managers would take turns at the same statuses for ever, so that ours
-stands down. There are two signs: the role that the other one works with, and its field manager on
-an Eviction that has not ended. Source: lifecycle of Kubernetes 1.38.0-beta.0.
+stands down. There are two signs: the role that the other one works with, where the API server
+serves the API itself, and a fresh entry of its field manager on an Eviction that has not ended. API
+servers never remove a role that they have made, so that the role alone says nothing where the API
+comes from definitions. Source: lifecycle of Kubernetes 1.38.0-beta.0. See ADR 82.
 """
 
 import asyncio
-from collections.abc import Mapping
-from time import monotonic
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import structlog
@@ -15,17 +17,19 @@ import structlog
 from cluster.client import Cluster
 from cluster.failures import ClusterFailure, Denied, Missing
 from cluster.key import Key
-from cluster.resources import CLUSTER_ROLES
+from cluster.pauses import jittered
+from cluster.resources import CLUSTER_ROLES, EVICTIONS
 from rules.api import ConditionStatus
+from rules.times import parse_time
 
 MANAGER: Final = "evictionrequest-controller"
 """The other one's field manager."""
 ROLE: Final = f"system:controller:{MANAGER}"
 LOOK_SECONDS: Final = 30.0
 """Between two looks at the role. Our own choice."""
-TRACE_SECONDS: Final = 600.0
-"""For how long a trace of the other one counts: Evictions outlive controllers that were turned off.
-Our own choice."""
+TRACE_AGE: Final = timedelta(minutes=10)
+"""For how long what the other one has written counts, by the time of that write: Evictions outlive
+controllers that were turned off. Our own choice."""
 
 _log = structlog.get_logger()
 
@@ -33,35 +37,43 @@ _log = structlog.get_logger()
 class Rival:
     """Looks out for the other controller."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, now: Callable[[], datetime]) -> None:
+        """``now`` is the API server's time, which stamps what the other one writes."""
         self._cluster = cluster
+        self._now = now
         self._has_role = False
         self._said = False
-        self._trace: float | None = None
+        self._trace: datetime | None = None
         self._appeared = asyncio.Event()
 
     def reason(self) -> str | None:
         """Why to stand down; None if there is nobody else."""
         if self._has_role:
-            return f"standing down: the cluster runs its own controller (ClusterRole {ROLE})"
-        if self._trace is not None and monotonic() - self._trace < TRACE_SECONDS:
+            return (
+                "standing down: the API server serves the API itself, and has made a role for its "
+                f"own controller (ClusterRole {ROLE}); where that controller is turned off, use "
+                "--no-stand-down"
+            )
+        if self._trace is not None and self._now() - self._trace < TRACE_AGE:
             return f"standing down: '{MANAGER}' writes Evictions of this cluster"
         return None
 
     def saw(self, eviction: Mapping[str, Any]) -> None:
-        """An Eviction as the API server sent it, from the watch."""
+        """An Eviction as a list or a watch tells it; answers to own writes tell nothing new."""
         conditions = (eviction.get("status") or {}).get("conditions") or ()
         if any(condition.get("status") == ConditionStatus.TRUE for condition in conditions):
             return
-        fields = eviction["metadata"].get("managedFields") or ()
-        if any(entry.get("manager") == MANAGER for entry in fields):
-            self._trace = monotonic()
+        entries = eviction["metadata"].get("managedFields") or ()
+        times = [time for entry in entries if (time := _time_of(entry)) is not None]
+        self._trace = max((*times, *filter(None, [self._trace])), default=None)
+        if self.reason() is not None:
             self._appeared.set()
 
     async def look(self) -> None:
-        """Look for the role."""
+        """Look for the role, and where it is found for who serves the API."""
         try:
             await self._cluster.get(CLUSTER_ROLES, Key("", ROLE))
+            self._has_role = await self._cluster.is_built_in(EVICTIONS)
         except Missing:
             self._has_role = False
         except Denied as failure:
@@ -70,8 +82,6 @@ class Rival:
                 self._said = True
         except ClusterFailure:
             pass  # as it was before
-        else:
-            self._has_role = True
 
     async def appear(self) -> None:
         """Return when there is a reason to stand down."""
@@ -84,7 +94,7 @@ class Rival:
         """Return when there is none (any more)."""
         await self.look()
         while self.reason() is not None:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(jittered(LOOK_SECONDS))
             await self.look()
 
     async def _pause(self) -> None:
@@ -93,3 +103,13 @@ class Rival:
                 await self._appeared.wait()
         except TimeoutError:
             pass
+
+
+def _time_of(entry: Mapping[str, Any]) -> datetime | None:
+    """When the other one has written what ``entry`` of the managed fields says."""
+    if entry.get("manager") != MANAGER:
+        return None
+    try:
+        return parse_time(entry.get("time") or "")
+    except ValueError:
+        return None

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -45,6 +46,8 @@ class KnownPod(NamedTuple):
     """What counts for its eviction; see :func:`kept_of`."""
     place: NodePod | None = None
     """What counts when its node fails; None where nobody asks."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """What policies select it by."""
 
 
 class View:
@@ -166,12 +169,23 @@ def _bare(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_pod(document: Mapping[str, Any], mode: Mode = Mode.AUTO) -> KnownPod:
     """What counts of a pod, where its node does not."""
-    return KnownPod(kept_of(document, mode))
+    return KnownPod(kept_of(document, mode), labels=_labels_of(document))
 
 
 def read_pod_on_node(document: Mapping[str, Any], mode: Mode = Mode.AUTO) -> KnownPod:
     """What counts of a pod, its node included. Raises DecodeError."""
-    return KnownPod(kept_of(document, mode), NodePod.of(decode_model(PodObject, document)))
+    place = NodePod.of(decode_model(PodObject, document))
+    return KnownPod(kept_of(document, mode), place, _labels_of(document))
+
+
+def _labels_of(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    return _shared(tuple(sorted((document["metadata"].get("labels") or {}).items())))
+
+
+@lru_cache(maxsize=4096)
+def _shared(labels: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """``labels``, once for the many pods that have the same."""
+    return labels
 
 
 def read_node(document: Mapping[str, Any]) -> Node:

@@ -6,7 +6,7 @@ from typing import Any
 import structlog
 
 from cluster.client import Cluster
-from cluster.failures import ClusterFailure, Conflict, Missing, Refused
+from cluster.failures import ClusterFailure, Conflict, Refused
 from cluster.key import Key
 from cluster.resources import BY_NAME
 from controller.metrics import Metrics
@@ -101,8 +101,6 @@ class Writer:
             await self._cluster.evict(pod, uid)
         except ClusterFailure as failure:
             self._count("pods", "eviction", type(failure).__name__)
-            if not isinstance(failure, (Missing, Conflict)):  # the pod is gone, which is well
-                self._metrics.failed_evictions.inc()
             raise
         self._count("pods", "eviction", "ok")
 

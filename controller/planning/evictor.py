@@ -8,6 +8,7 @@ Source: pkg/controller/imperativeevictionresponder of Kubernetes 1.38.0-beta.0.
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
 from cluster.key import Key
@@ -33,20 +34,47 @@ from rules.times import format_time
 FIRST_BACKOFF: Final = timedelta(seconds=5)
 LONGEST_BACKOFF: Final = timedelta(minutes=10)
 """Between two calls, doubling from the first to the longest; a longer Retry-After wins."""
+NOT_YET_PAUSE: Final = timedelta(seconds=30)
+"""Between two calls where admission says that it is at work itself. Our own choice: what it has
+begun takes minutes, and it may ask for longer."""
 HEARTBEAT_INTERVAL: Final = timedelta(minutes=3)
 """How often the evictor shows life while nothing changes."""
 SWIFT: Final = timedelta(seconds=5)
 """A deletion that is over so soon after the evictor's start gets one report, at its end. Our own
 choice: it saves a write for every pod that ends quickly."""
 _MAX_DOUBLINGS: Final = 30
-_REFUSED: Final = "Attempt {count} to evict the pod was refused: {refusal}"
+_REFUSED: Final = "Attempt {count} to evict the pod was refused: {words}"
+_NOT_YET: Final = "Not yet, after attempt {count} to evict the pod: {words}"
 _read_refused = re.compile(
     r"Attempt ([0-9]{1,9}) to evict the pod was refused: (.*)", re.ASCII | re.DOTALL
+).fullmatch
+_read_not_yet = re.compile(
+    r"Not yet, after attempt ([0-9]{1,9}) to evict the pod: (.*)", re.ASCII | re.DOTALL
 ).fullmatch
 _ACCEPTED: Final = "The API server has accepted the eviction of the pod."
 _DELETING: Final = "The pod is being deleted; its grace period ends at {end}."
 _DONE: Final = "The pod is gone."
 _ENDED: Final = "The pod has ended."
+
+
+class Answer(Enum):
+    """What the API server has said to a call."""
+
+    ACCEPTED = auto()
+    """It deletes the pod."""
+    REFUSED = auto()
+    """A disruption budget, or somebody else, does not let the pod go."""
+    NOT_YET = auto()
+    """Admission takes care of the pod itself, as operators that move virtual machines do."""
+    NONE = auto()
+    """Nothing about the pod: it has too much to do, or the pod is gone or just being changed."""
+
+
+_MESSAGES: Final = {
+    Answer.ACCEPTED: _ACCEPTED,
+    Answer.REFUSED: _REFUSED,
+    Answer.NOT_YET: _NOT_YET,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +83,19 @@ class Attempts:
 
     count: int = 0
     last_time: datetime | None = None
-    refusal: str = ""
-    """What the API server said to the last one; "" if it accepted it."""
+    answer: Answer = Answer.ACCEPTED
+    """What came of the last one."""
+    words: str = ""
+    """What the API server said to it, where it did not accept it."""
     retry_after: timedelta = timedelta()
     """For how long it does not want to be asked again."""
 
-    def after(self, now: datetime, refusal: str, retry_after: timedelta) -> "Attempts":
-        """One attempt more, made at ``now``."""
-        return Attempts(self.count + 1, now, refusal, retry_after)
+    def after(
+        self, now: datetime, answer: Answer, words: str = "", retry_after: timedelta = timedelta()
+    ) -> "Attempts":
+        """What is known after a call at ``now``; one that came to nothing is no attempt."""
+        count = self.count if answer is Answer.NONE else self.count + 1
+        return Attempts(count, now, answer, words, retry_after)
 
     def left(self, now: datetime) -> timedelta:
         """How long to wait before the next one; zero or less: none.
@@ -72,8 +105,10 @@ class Attempts:
         if self.last_time is None or self.last_time > now + CLOCK_SKEW:
             return timedelta()
         doublings = min(max(self.count - 1, 0), _MAX_DOUBLINGS)
-        backoff: timedelta = FIRST_BACKOFF * 2**doublings
-        return max(min(backoff, LONGEST_BACKOFF), self.retry_after) - (now - self.last_time)
+        backoff: timedelta = min(FIRST_BACKOFF * 2**doublings, LONGEST_BACKOFF)
+        if self.answer is Answer.NOT_YET:
+            backoff = min(backoff, NOT_YET_PAUSE)
+        return max(backoff, self.retry_after) - (now - self.last_time)
 
 
 class EvictorPlan(NamedTuple):
@@ -135,8 +170,10 @@ def remembered(eviction: Eviction) -> Attempts:
     stored = next((r for r in eviction.status.responders if r.name == EVICTOR), None)
     if stored is None:
         return Attempts()
-    found = _read_refused(stored.message or "")
-    return Attempts(int(found[1]), stored.heartbeat_time, found[2]) if found else Attempts()
+    for answer, read in ((Answer.REFUSED, _read_refused), (Answer.NOT_YET, _read_not_yet)):
+        if found := read(stored.message or ""):
+            return Attempts(int(found[1]), stored.heartbeat_time, answer, found[2])
+    return Attempts()
 
 
 def _wait_for_end(stored: ResponderStatus, end: datetime, now: datetime) -> EvictorPlan:
@@ -154,14 +191,24 @@ def _wait_for_end(stored: ResponderStatus, end: datetime, now: datetime) -> Evic
 def _wait_for_attempt(
     stored: ResponderStatus, attempts: Attempts, left: timedelta, now: datetime
 ) -> EvictorPlan:
-    message = _ACCEPTED
-    if attempts.refusal:
-        message = _REFUSED.format(count=attempts.count, refusal=attempts.refusal)[:MAX_MESSAGE]
-    elif stored.heartbeat_time is None:
+    if attempts.answer is Answer.NONE:
+        return _show_life(stored, left, now)
+    if not (attempts.words or stored.heartbeat_time):
         # Accepted just now; the watch is about to tell of the deletion.
         return EvictorPlan(requeue_after=left)
+    message = _MESSAGES[attempts.answer].format(count=attempts.count, words=attempts.words)
+    message = message[:MAX_MESSAGE]
     plan = _when_due(stored, _report(stored, now, message=message), now)
     return plan._replace(requeue_after=min(left, plan.requeue_after or left))
+
+
+def _show_life(stored: ResponderStatus, left: timedelta, now: datetime) -> EvictorPlan:
+    """There is nothing to tell; but who is silent for long is passed over."""
+    heard = stored.heartbeat_time or stored.start_time or now
+    until = HEARTBEAT_INTERVAL - (now - heard)
+    if until > timedelta():
+        return EvictorPlan(requeue_after=min(left, until))
+    return EvictorPlan(report=_report(stored, now), requeue_after=left)
 
 
 def _when_due(stored: ResponderStatus, report: ResponderStatus, now: datetime) -> EvictorPlan:

@@ -16,7 +16,7 @@ from controller.lease import Elector, Terms
 from controller.loop import LONGEST_WAIT
 from controller.plan import Sync, plan
 from controller.planning.deferral import with_deferral
-from controller.planning.evictor import FIRST_BACKOFF, Attempts
+from controller.planning.evictor import FIRST_BACKOFF, Answer, Attempts
 from controller.queue import WorkQueue
 from controller.routing import Item
 from rules.api import EVICTOR
@@ -114,10 +114,12 @@ async def test_queues_wait_by_the_steady_clock(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_attempt_that_lies_ahead_says_nothing() -> None:
-    made = Attempts(3, START + HOURS, "no")
+    made = Attempts(3, START + HOURS, Answer.REFUSED, "no")
     assert made.left(START) == timedelta()
     # Clocks of two machines differ by a little.
-    assert Attempts(1, START + timedelta(seconds=2), "no").left(START) > FIRST_BACKOFF
+    assert (
+        Attempts(1, START + timedelta(seconds=2), Answer.REFUSED, "no").left(START) > FIRST_BACKOFF
+    )
 
 
 def test_no_report_is_put_off_for_hours() -> None:

@@ -8,7 +8,9 @@ from controller.planning.evictor import (
     FIRST_BACKOFF,
     HEARTBEAT_INTERVAL,
     LONGEST_BACKOFF,
+    NOT_YET_PAUSE,
     SWIFT,
+    Answer,
     Attempts,
     EvictorPlan,
     plan_evictor,
@@ -103,13 +105,13 @@ def test_it_does_nothing_out_of_turn() -> None:
 
 def test_an_accepted_call_is_not_repeated_at_once() -> None:
     scene = Scene()
-    attempts = Attempts().after(START, "", timedelta())
+    attempts = Attempts().after(START, Answer.ACCEPTED)
     assert scene.plan(SECOND, attempts) == EvictorPlan(requeue_after=FIRST_BACKOFF - SECOND)
 
 
 def test_a_refusal_is_reported_and_tried_again_with_backoff() -> None:
     scene = Scene()
-    attempts = Attempts().after(START, REFUSAL, timedelta())
+    attempts = Attempts().after(START, Answer.REFUSED, REFUSAL)
     plan = scene.plan(timedelta(), attempts)
     assert plan.report is not None
     assert plan.report.message == f"Attempt 1 to evict the pod was refused: {REFUSAL}"
@@ -117,22 +119,22 @@ def test_a_refusal_is_reported_and_tried_again_with_backoff() -> None:
     assert plan.requeue_after == FIRST_BACKOFF
     scene.store(plan.report)
     assert scene.plan(FIRST_BACKOFF, attempts).calls is not None
-    attempts = attempts.after(START + FIRST_BACKOFF, REFUSAL, timedelta())
+    attempts = attempts.after(START + FIRST_BACKOFF, Answer.REFUSED, REFUSAL)
     # News, but the last report was a moment ago.
     plan = scene.plan(FIRST_BACKOFF, attempts)
     assert (plan.report, plan.requeue_after) == (None, 2 * FIRST_BACKOFF)
 
 
 def test_backoff_has_an_end_and_the_server_a_say() -> None:
-    many = Attempts(count=99, last_time=START, refusal=REFUSAL)
+    many = Attempts(99, START, Answer.REFUSED, REFUSAL)
     assert many.left(START) == LONGEST_BACKOFF
-    asked = Attempts().after(START, REFUSAL, timedelta(hours=1))
+    asked = Attempts().after(START, Answer.REFUSED, REFUSAL, timedelta(hours=1))
     assert asked.left(START) == timedelta(hours=1)
 
 
 def test_a_restart_goes_on_counting() -> None:
     scene = Scene()
-    attempts = Attempts(3, START, REFUSAL)
+    attempts = Attempts(3, START, Answer.REFUSED, REFUSAL)
     scene.store(scene.plan(timedelta(), attempts).report)
     found = remembered(scene.snapshot().evictions[0])
     assert found == attempts
@@ -141,7 +143,7 @@ def test_a_restart_goes_on_counting() -> None:
 
 def test_it_shows_life_while_nothing_changes() -> None:
     scene = Scene()
-    attempts = Attempts(20, START, REFUSAL)
+    attempts = Attempts(20, START, Answer.REFUSED, REFUSAL)
     scene.store(scene.plan(timedelta(), attempts).report)
     plan = scene.plan(HEARTBEAT_INTERVAL - SECOND, attempts)
     assert (plan.report, plan.requeue_after) == (None, SECOND)
@@ -205,6 +207,37 @@ def test_a_clock_that_is_behind_does_no_harm() -> None:
 
 def test_a_long_refusal_is_cut() -> None:
     scene = Scene()
-    plan = scene.plan(timedelta(), Attempts(1, START, "x" * 2 * MAX_MESSAGE))
+    plan = scene.plan(timedelta(), Attempts(1, START, Answer.REFUSED, "x" * 2 * MAX_MESSAGE))
     assert plan.report is not None
     assert len(plan.report.message or "") == MAX_MESSAGE
+
+
+def test_what_has_begun_elsewhere_is_no_refusal_and_is_asked_for_steadily() -> None:
+    scene = Scene()
+    words = "Eviction triggered evacuation of VMI db/web"
+    attempts = Attempts(9, START, Answer.NOT_YET, words)
+    plan = scene.plan(timedelta(), attempts)
+    assert plan.report is not None
+    assert plan.report.message == f"Not yet, after attempt 9 to evict the pod: {words}"
+    assert plan.requeue_after == attempts.left(START) == NOT_YET_PAUSE
+    scene.store(plan.report)
+    assert remembered(scene.snapshot().evictions[0]) == attempts
+
+
+def test_a_server_that_has_too_much_to_do_gets_no_report() -> None:
+    scene = Scene()
+    attempts = Attempts().after(START, Answer.NONE, "too many requests", timedelta(seconds=9))
+    assert attempts.count == 0
+    assert scene.plan(SECOND, attempts) == EvictorPlan(requeue_after=timedelta(seconds=8))
+    for _ in range(99):
+        attempts = attempts.after(START, Answer.NONE)
+    assert attempts.left(START) == FIRST_BACKOFF
+
+
+def test_it_shows_life_although_nobody_answers() -> None:
+    scene = Scene()
+    now = START + HEARTBEAT_INTERVAL
+    plan = scene.plan(HEARTBEAT_INTERVAL, Attempts().after(now, Answer.NONE))
+    assert plan.report is not None
+    assert plan.report.heartbeat_time == now
+    assert plan.report.message is None

@@ -1,5 +1,6 @@
 """Who may lead, and for how long; time is a value."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -18,6 +19,7 @@ from controller.lease import (
     may_take,
     seen,
 )
+from tests.patience import PATIENCE
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 KEY = Key("kube-system", "usher-controller")
@@ -123,6 +125,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(lease_module, "monotonic", clock)
     monkeypatch.setattr(lease_module.asyncio, "sleep", clock.sleep)
+    monkeypatch.setattr(lease_module, "jittered", lambda seconds: seconds)
     return clock
 
 
@@ -232,3 +235,37 @@ async def test_the_lease_can_be_pointed_at_while_it_is_held(clock: Clock) -> Non
     await first.acquire()
     assert first.subject is not None
     assert (first.subject["kind"], first.subject["name"]) == ("Lease", KEY.name)
+
+
+async def test_a_renewal_that_hangs_does_not_cost_the_lead() -> None:
+    terms = Terms(duration=3.0, renew=2.0, retry=0.05)
+    leases = Leases()
+    hangs = [asyncio.Event()]
+    replace = leases.replace
+
+    async def replace_some(*args: Any) -> dict[str, Any]:
+        if hangs:
+            await hangs.pop().wait()  # which never happens: the connection is dead
+        return await replace(*args)
+
+    told: list[bool] = []
+    leader = Elector(leases, KEY, "me", terms, told.append)  # type: ignore[arg-type]
+    await leader.acquire()
+    leases.replace = replace_some  # type: ignore[method-assign]
+    renewed = leases.replaced
+    holding = asyncio.create_task(leader.hold())
+    async with asyncio.timeout(PATIENCE):
+        while leases.replaced < renewed + 3:
+            assert not holding.done()
+            await asyncio.sleep(0.01)
+    assert leader.leads()
+    assert told == [True]
+    holding.cancel()
+    await asyncio.gather(holding, return_exceptions=True)
+
+
+@pytest.mark.parametrize(("duration", "written"), [(15.0, 15), (15.4, 16), (15.6, 16)])
+def test_others_wait_for_at_least_as_long_as_was_said(duration: float, written: int) -> None:
+    lease: dict[str, Any] = {"metadata": {}}
+    found = claimed(lease, "me", Terms(duration=duration, renew=15.3), NOW)
+    assert found["spec"]["leaseDurationSeconds"] == written

@@ -180,7 +180,7 @@ class Controller:
         verifier = Verifier(cluster, view, learn, lambda: None)
         reconciler = Reconciler(view, writer, verifier, extras=Extras, tell=tell, now=now)
         handlers: dict[str, Handler] = dict.fromkeys(Sync, reconciler.run)
-        handlers[EVICTOR_WORK] = Evictor(view, writer, verifier, tell, now).run
+        handlers[EVICTOR_WORK] = Evictor(view, writer, verifier, metrics, tell, now).run
         self.loop = Loop(self._queue, handlers, metrics)
 
     def _learn_eviction(self, document: Mapping[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """How many pods a policy fits, told in its status."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -8,29 +9,30 @@ import structlog
 from structlog.testing import capture_logs
 
 from cluster.client import Page
-from cluster.failures import ClusterFailure, Denied, Missing, Refused
+from cluster.failures import Denied, Missing
 from cluster.key import Key
-from cluster.resources import CLUSTER_POLICIES, NAMESPACES, PODS, POLICIES, Resource
-from controller.policies import PolicyKeeper, as_text
+from cluster.resources import CLUSTER_POLICIES, NAMESPACES, POLICIES, Resource
+from controller.policies import PolicyKeeper
+from controller.store import Store, entry_of
+from controller.view import read_pod
+from tests.controller import objects
 
 NARROW = {"matchLabels": {"app": "db"}}
 
 
 class FakeCluster:
-    """Lists of objects by resource, namespace and selector; notes what is applied."""
+    """Lists of objects by resource; notes what is applied."""
 
     def __init__(self) -> None:
-        self.lists: dict[tuple[Resource, str, str], list[dict[str, Any]] | ClusterFailure] = {
-            (POLICIES, "", ""): [],
-            (CLUSTER_POLICIES, "", ""): [],
+        self.lists: dict[Resource, list[dict[str, Any]] | Exception] = {
+            POLICIES: [],
+            CLUSTER_POLICIES: [],
         }
         self.applied: dict[Key, Mapping[str, Any]] = {}
 
-    async def pages(
-        self, resource: Resource, namespace: str = "", selector: str = ""
-    ) -> AsyncIterator[Page]:
-        found = self.lists[resource, namespace, selector]
-        if isinstance(found, ClusterFailure):
+    async def pages(self, resource: Resource) -> AsyncIterator[Page]:
+        found = self.lists[resource]
+        if isinstance(found, Exception):
             raise found
         for item in found:  # a page each
             yield Page([item], "1")
@@ -56,7 +58,16 @@ def cluster() -> FakeCluster:
 
 @pytest.fixture
 def keeper(cluster: FakeCluster) -> PolicyKeeper:
-    return PolicyKeeper(cluster)  # type: ignore[arg-type]
+    return PolicyKeeper(cluster, Store())  # type: ignore[arg-type]
+
+
+def add_pods(keeper: PolicyKeeper, *namespaces: str, app: str = "db") -> None:
+    """A pod in each of ``namespaces``."""
+    for namespace in namespaces:
+        number = len(keeper._pods)
+        document = objects.pod(f"pod-{number}", number)
+        document["metadata"] |= {"namespace": namespace, "labels": {"app": app}}
+        keeper._pods.put(entry_of(document, read_pod(document)))
 
 
 def policy(name: str, namespace: str = "", **spec: Any) -> dict[str, Any]:
@@ -69,19 +80,18 @@ def policy(name: str, namespace: str = "", **spec: Any) -> dict[str, Any]:
     }
 
 
-def pods(*namespaces: str) -> list[dict[str, Any]]:
-    return [{"metadata": {"namespace": namespace}} for namespace in namespaces]
-
-
 async def test_pods_are_counted(cluster: FakeCluster, keeper: PolicyKeeper) -> None:
     selector = {"matchLabels": {"team": "data"}}
     cluster.lists = {
-        (POLICIES, "", ""): [policy("own", "shop")],
-        (PODS, "shop", "app=db"): pods("shop", "shop"),
-        (CLUSTER_POLICIES, "", ""): [policy("all"), policy("some", namespaceSelector=selector)],
-        (PODS, "", "app=db"): pods("shop", "shop", "data", "other"),
-        (NAMESPACES, "", "team=data"): [{"metadata": {"name": "data"}}],
+        POLICIES: [policy("own", "shop")],
+        CLUSTER_POLICIES: [policy("all"), policy("some", namespaceSelector=selector)],
+        NAMESPACES: [
+            {"metadata": {"name": "data", "labels": {"team": "data"}}},
+            {"metadata": {"name": "shop"}},
+        ],
     }
+    add_pods(keeper, "shop", "shop", "data", "other")
+    add_pods(keeper, "shop", "data", app="web")
     await keeper.count()
     assert cluster.applied == {
         Key("shop", "own"): {"observedGeneration": 3, "matchedPods": 2},
@@ -94,17 +104,34 @@ async def test_nothing_is_written_where_nothing_changed(
     cluster: FakeCluster, keeper: PolicyKeeper
 ) -> None:
     known = policy("own", "shop") | {"status": {"observedGeneration": 3, "matchedPods": 1}}
-    cluster.lists[POLICIES, "", ""] = [known]
-    cluster.lists[PODS, "shop", "app=db"] = pods("shop")
+    cluster.lists[POLICIES] = [known]
+    add_pods(keeper, "shop")
     await keeper.count()
     assert cluster.applied == {}
+
+
+async def test_nothing_ends_the_count(
+    cluster: FakeCluster, keeper: PolicyKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.lists[POLICIES] = RuntimeError("a bug")
+    pauses = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) > 2:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with pytest.raises(asyncio.CancelledError):
+        await keeper.run()
+    assert len(pauses) == 3
 
 
 async def test_a_cluster_without_the_kinds_is_no_failure(
     cluster: FakeCluster, keeper: PolicyKeeper
 ) -> None:
     for resource in (POLICIES, CLUSTER_POLICIES):
-        cluster.lists[resource, "", ""] = Missing("not found")
+        cluster.lists[resource] = Missing("not found")
     structlog.reset_defaults()
     with capture_logs() as lines:
         await keeper.count()
@@ -114,46 +141,23 @@ async def test_a_cluster_without_the_kinds_is_no_failure(
 async def test_one_failure_does_not_keep_others_from_their_count(
     cluster: FakeCluster, keeper: PolicyKeeper
 ) -> None:
-    odd = policy("odd", "shop", podSelector={"matchLabels": {"app": "?"}})
+    odd = policy("odd", "shop", podSelector={"matchLabels": {"app": 7}})
+    without = {name: value for name, value in policy("none", "shop").items() if name != "spec"}
     cluster.lists = {
-        (POLICIES, "", ""): [odd, policy("own", "shop")],
-        (PODS, "shop", "app=?"): Refused("unable to parse requirement"),
-        (PODS, "shop", "app=db"): pods("shop"),
-        (CLUSTER_POLICIES, "", ""): Denied("forbidden", "list clusterresponderpolicies"),
+        POLICIES: [odd, policy("own", "shop"), without],
+        CLUSTER_POLICIES: Denied("forbidden", "list clusterresponderpolicies"),
     }
+    add_pods(keeper, "shop")
     structlog.reset_defaults()
     with capture_logs() as lines:
         await keeper.count()
         await keeper.count()
-    assert list(cluster.applied) == [Key("shop", "own")]
+    assert list(cluster.applied) == [Key("shop", "own"), Key("shop", "none")]
     (line,) = lines
     assert line["errors"] == [
-        "unable to parse requirement",
         (
             "forbidden (the permission to list clusterresponderpolicies is missing; "
             "a Role has to grant it)"
         ),
+        "matchLabels.app: must be a string",
     ]
-
-
-@pytest.mark.parametrize(
-    ("selector", "text"),
-    [
-        ({}, ""),
-        ({"matchLabels": {"a": "b", "c.io/d": ""}}, "a=b,c.io/d="),
-        (
-            {
-                "matchLabels": {"a": "b"},
-                "matchExpressions": [
-                    {"key": "c", "operator": "In", "values": ["x", "y"]},
-                    {"key": "d", "operator": "NotIn", "values": ["z"]},
-                    {"key": "e", "operator": "Exists"},
-                    {"key": "f", "operator": "DoesNotExist"},
-                ],
-            },
-            "a=b,c in (x,y),d notin (z),e,!f",
-        ),
-    ],
-)
-def test_selectors_as_text(selector: dict[str, Any], text: str) -> None:
-    assert as_text(selector) == text
