@@ -43,6 +43,8 @@ def _check(new: Eviction | EvictionRequest, *, old: None, context: Context) -> I
     if (lookup := lawful_target(new.spec.target.pod, context.namespace)) is None:
         return
     named, bearer = context.facts.target(lookup)
+    if bearer is None and _is_controllers(new, context):
+        return
     if named is not None and named.uid != lookup.uid:
         detail = f"must be '{named.uid}', the UID of the pod that has this name now"
         if bearer is not None:
@@ -51,6 +53,14 @@ def _check(new: Eviction | EvictionRequest, *, old: None, context: Context) -> I
     elif named is None and bearer is not None:
         detail = f"must be '{bearer.name}', the name of the pod with this UID"
         yield invalid(_FIELD.child("name"), lookup.name, detail)
+
+
+def _is_controllers(new: Eviction | EvictionRequest, context: Context) -> bool:
+    """Whether a controller makes an Eviction.
+
+    It may be for a pod that has been replaced: its requesters are to be told that it is gone.
+    """
+    return isinstance(new, Eviction) and context.caller.is_controller
 
 
 RULE: Rule[Eviction | EvictionRequest] = Rule(
