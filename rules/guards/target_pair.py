@@ -1,8 +1,9 @@
 """The name and the UID of a target must belong to one pod, when an object is created with it.
 
 A pod of that name that has another UID refuses the write, and so does a pod of another name that
-has that UID. Where there is neither, nothing is known to be wrong: ``target-exists`` warns. A controller
-may make an Eviction for a pod that has been replaced: its requesters are to be told that it is gone.
+has that UID. Where there is neither, nothing is known to be wrong: ``target-exists`` warns. A
+controller may make an Eviction for a pod that has been replaced: its requesters are to be told that
+it is gone.
 
 Why: some look at the name, others at the UID. Whoever may evict one pod could have another one
 evicted, and a pod that lives could be declared gone by looking for it under a name that no pod has.
