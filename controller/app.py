@@ -97,15 +97,17 @@ async def run(settings: Settings) -> None:
         loop.add_signal_handler(number, task.cancel if task else loop.stop)
     # Cancelled: told to go, and gone in good order.
     with suppress(asyncio.CancelledError):
-        async with Cluster(settings.kubeconfig, AGENT) as cluster:
-            await Controller(cluster, settings).run()
+        metrics = Metrics()
+        async with Cluster(settings.kubeconfig, AGENT, observe=metrics.observe) as cluster:
+            await Controller(cluster, settings, metrics).run()
     _log.info("stopped")
 
 
 class Controller:
     """Everything, put together."""
 
-    def __init__(self, cluster: Cluster, settings: Settings) -> None:
+    def __init__(self, cluster: Cluster, settings: Settings, metrics: Metrics) -> None:
+        """``metrics`` count the requests of ``cluster``, too."""
         self._cluster = cluster
         self._settings = settings
         self._view = view = View()
@@ -114,7 +116,7 @@ class Controller:
         self._queue: WorkQueue[Item] = WorkQueue(
             shares={EVICTIONS_POOL: max(1, settings.workers // 2)}
         )
-        self._metrics = metrics = Metrics()
+        self._metrics = metrics
         self._leading = False
         self._rival = Rival(cluster, cluster.time.now) if settings.stand_down else None
         bad = metrics.reading_failures
@@ -142,11 +144,12 @@ class Controller:
         evictor = Evictor(view, writer, verifier, metrics, tell, now)
         self._evictor = evictor if settings.evictor else None
         self._reconciler = Reconciler(
-            view, writer, verifier, extras=self._extras, tell=tell, now=now
+            view, writer, verifier, extras=self._extras, tell=tell, metrics=metrics, now=now
         )
         self._nodes = self._node_keeper(settings.node_health, writer)
         self._loop = Loop(self._queue, self._handlers(), metrics)
-        metrics.registry.register(Board(view, self._depth, self._heard, now))
+        board = Board(view, self._depth, self._heard, now, lambda: self._leading)
+        metrics.registry.register(board)
         metrics.clock_ahead.set_function(self._seconds_ahead)
 
     def _handlers(self) -> dict[str, Handler]:

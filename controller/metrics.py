@@ -1,8 +1,16 @@
-"""What the controller counts. No label has a name or a user in it: their number is bounded."""
+"""What the controller counts, and what can be read off when Prometheus asks.
+
+No label has the name of a user or an object in it, but for namespaces and zones: the number of
+series is bounded. What describes the cluster is told by the leader alone, so that sums over all
+replicas are right; what describes the process by each. See ADR 85.
+"""
 
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
+from heapq import nlargest
+from importlib.metadata import version
+from platform import python_version
 from time import monotonic
 from typing import Final
 
@@ -11,22 +19,35 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
+    ProcessCollector,
     disable_created_metrics,
 )
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from cluster.resources import EVICTION_REQUESTS, EVICTIONS, PODS
 from controller.packing import Packed, summary_of
+from controller.planning import measurements
+from controller.planning.measurements import REASONS, Kind, Outcome, Waiting, waiting
 from controller.planning.node_health import NodeHealthPlan
 from controller.view import View
 from controller.zones import Zone, ZoneState
 from rules.api import ConditionType, Eviction, Intent, ResponderState
+from rules.states import PROCESSED
 
 _PREFIX: Final = "usher_controller_"
 _NODE_HEALTH: Final = f"{_PREFIX}node_health_"
 _ZONE: Final = ("region", "zone")
 """Labels of what is counted zone by zone; "" where nodes have none."""
 _SECONDS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)
+_LONG_SECONDS: Final = (
+    *(1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0),
+    *(2400.0, 3600.0, 7200.0, 14400.0, 28800.0, 86400.0),
+)
+"""Bounds for evictions and turns, HEARTBEAT_DEADLINE (20 min) among them. Our own choice."""
+MAX_OLDEST: Final = 100
+"""So many ages are shown, each of a namespace and of what is waited for there. Our own choice: more
+than anybody looks at, and few series in a cluster with thousands of namespaces."""
 
 
 class Metrics:
@@ -52,6 +73,39 @@ class Metrics:
             f"{_PREFIX}reading_failures",
             "Lists and watches that failed, by resource and kind; Silent: a watch told nothing.",
             ("resource", "kind"),
+            registry=registry,
+        )
+        self.requests = Counter(
+            f"{_PREFIX}api_requests",
+            "Requests to API servers, by HTTP status; <error>: no answer.",
+            ("verb", "resource", "code"),
+            registry=registry,
+        )
+        self.request_seconds = Histogram(
+            f"{_PREFIX}api_request_seconds",
+            "Until an API server's answer began, or there was none; of watches, until they stood.",
+            ("verb", "resource"),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.ended = Counter(
+            f"{_PREFIX}evictions_ended",
+            "Evictions that this process has ended, by the reason of the condition that is True.",
+            ("reason",),
+            registry=registry,
+        )
+        self.eviction_seconds = Histogram(
+            f"{_PREFIX}eviction_duration_seconds",
+            "From the creation of an Eviction to its end, by the API server's time.",
+            ("outcome",),
+            buckets=_LONG_SECONDS,
+            registry=registry,
+        )
+        self.turn_seconds = Histogram(
+            f"{_PREFIX}responder_turn_seconds",
+            "From the start of a responder to the end of its turn, by the API server's time.",
+            ("responder", "outcome"),
+            buckets=_LONG_SECONDS,
             registry=registry,
         )
         self.waits = Histogram(
@@ -90,7 +144,9 @@ class Metrics:
             registry=registry,
         )
         self.lease_held = Gauge(
-            f"{_PREFIX}lease_held", "1 while this process leads.", registry=registry
+            f"{_PREFIX}lease_held",
+            "1 while this process leads; 0: it stands by.",
+            registry=registry,
         )
         self.stood_down = Gauge(
             f"{_PREFIX}stood_down",
@@ -120,10 +176,42 @@ class Metrics:
             "1 while evictions of failed nodes are counted, but not asked for.",
             registry=registry,
         )
+        self._begin()
+
+    def _begin(self) -> None:
+        """Show what can be foreseen as 0: from nothing to 1 is no increase."""
+        for reason in REASONS:
+            self.ended.labels(reason)
+        for outcome in Outcome:
+            self.eviction_seconds.labels(outcome)
+        for kind in Kind:
+            for state in sorted(PROCESSED):
+                self.turn_seconds.labels(kind, state.lower())
+        build = Gauge(
+            "usher_build_info", "1; what runs.", ("version", "python"), registry=self.registry
+        )
+        build.labels(version("usher"), python_version()).set(1)
+        ProcessCollector(registry=self.registry)
+
+    def observe(self, verb: str, resource: str, code: str, seconds: float) -> None:
+        """Count a request, see :data:`cluster.client.Observe`."""
+        self.requests.labels(verb, resource, code).inc()
+        self.request_seconds.labels(verb, resource).observe(seconds)
+
+    def measure(self, before: Eviction, after: Eviction, now: datetime) -> None:
+        """Count what a write at ``now`` has made of an Eviction that was ``before``."""
+        for turn in measurements.turns(before.status, after.status, now):
+            if turn.took is not None:
+                series = self.turn_seconds.labels(turn.kind, turn.state.lower())
+                series.observe(turn.took.total_seconds())
+        if (end := measurements.end(before, after)) is not None:
+            self.ended.labels(end.reason).inc()
+            if end.took is not None:
+                self.eviction_seconds.labels(end.outcome).observe(end.took.total_seconds())
 
 
 class Board(Collector):
-    """What can be read off when somebody asks: queues, watches, and the state of every eviction."""
+    """What can be read off when somebody asks: watches, queues, and the state of every eviction."""
 
     def __init__(
         self,
@@ -131,22 +219,31 @@ class Board(Collector):
         queue: Callable[[], tuple[int, int]],
         heard: Callable[[], dict[str, float]],
         now: Callable[[], datetime],
+        leads: Callable[[], bool],
     ) -> None:
-        """Read from ``view``, and from two functions.
+        """Read from ``view``, and from functions.
 
         ``queue`` returns how many items are ready and delayed, ``heard`` for each resource when the
-        API server last said something of it (monotonic clock), ``now`` the present.
+        API server last said something of it (monotonic clock), ``now`` the API server's time;
+        ``leads``: whether to tell more than the watches.
         """
         self._view = view
         self._queue = queue
         self._heard = heard
         self._now = now
+        self._leads = leads
 
     def collect(self) -> Iterator[Metric]:
         """Everything as it is now."""
-        ready, delayed = self._queue()
-        yield _family("queue_depth", "Items that are due.", ready)
-        yield _family("queue_delayed", "Items whose time has not come.", delayed)
+        yield self._watches()
+        if self._leads():
+            yield from self._queues()
+            yield self._stored()
+            yield from self._evictions()
+            yield from self._ages()
+            yield self._intents()
+
+    def _watches(self) -> Metric:
         ages = GaugeMetricFamily(
             f"{_PREFIX}watch_age_seconds",
             "Since the API server last said anything of the resource.",
@@ -155,10 +252,22 @@ class Board(Collector):
         now = monotonic()
         for resource, heard in self._heard().items():
             ages.add_metric((resource,), now - heard)
-        yield ages
-        yield from self._evictions()
-        yield from self._ages()
-        yield self._intents()
+        return ages
+
+    def _queues(self) -> Iterator[Metric]:
+        ready, delayed = self._queue()
+        yield _family("queue_depth", "Items that are due; the leader's.", ready)
+        yield _family("queue_delayed", "Items whose time has not come; the leader's.", delayed)
+
+    def _stored(self) -> Metric:
+        view = self._view
+        sizes = {
+            PODS.name: len(view.pods),
+            EVICTIONS.name: len(view.evictions),
+            EVICTION_REQUESTS.name: len(view.requests),
+        }
+        text = "Objects of the cluster that each replica keeps in memory; from the leader."
+        return _tallied(f"{_PREFIX}stored_objects", text, "resource", Tally(sizes))
 
     def _evictions(self) -> Iterator[Metric]:
         outcomes: Tally[str] = Tally()
@@ -169,37 +278,58 @@ class Board(Collector):
             outcomes[_OUTCOMES[summary.outcome]] += 1
             states.update(summary.states)
             responders += len(summary.states)
-        yield _tallied(f"{_PREFIX}evictions", "Evictions by state.", "state", outcomes)
+        yield _tallied(
+            f"{_PREFIX}evictions", "Evictions by state; from the leader.", "state", outcomes
+        )
         yield _tallied(
             "evictionrequest_controller_responder_state",
-            "Target responders of all Evictions by state.",
+            "Target responders of all Evictions by state; from the leader.",
             "state",
             states,
         )
         yield GaugeMetricFamily(
             "evictionrequest_controller_target_responders",
-            "Target responders of all Evictions.",
+            "Target responders of all Evictions; from the leader.",
             value=responders,
         )
 
     def _ages(self) -> Iterator[Metric]:
-        """How long it takes, for alerts; 0 where nothing is under way."""
+        """How long it takes, for alerts; nothing where nothing is under way."""
         entries = self._view.evictions
-        active = [entry.kept for entry in entries if not isinstance(entry.kept, Packed)]
-        yield _family(
-            "oldest_active_eviction_seconds",
-            "Age of the oldest Eviction that has not ended.",
-            self._age(eviction.metadata.creation_timestamp for eviction in active),
+        active = [
+            (entry.key.namespace, entry.kept)
+            for entry in entries
+            if not isinstance(entry.kept, Packed)
+        ]
+        oldest = GaugeMetricFamily(
+            f"{_PREFIX}oldest_active_eviction_seconds",
+            "Age of the oldest Eviction that has not ended, by the namespace of its pod and what it"
+            f" waits for; of the {MAX_OLDEST} oldest; from the leader.",
+            labels=("target_namespace", "reason"),
         )
+        for (namespace, reason), age in self._oldest(active):
+            oldest.add_metric((namespace, reason), age.total_seconds())
+        yield oldest
+        now = self._now()
+        starts = filter(None, (_active_since(eviction) for _, eviction in active))
         yield _family(
             "oldest_active_responder_seconds",
-            "Since the responder started that has been Active for longest.",
-            self._age(map(_active_since, active)),
+            "Since the responder started that has been Active for longest; from the leader.",
+            max(((now - start).total_seconds() for start in starts), default=0.0),
         )
 
-    def _age(self, times: Iterable[datetime | None]) -> float:
+    def _oldest(
+        self, active: Iterable[tuple[str, Eviction]]
+    ) -> Iterable[tuple[tuple[str, Waiting], timedelta]]:
+        """Namespace and what is waited for → the age of the oldest Eviction that does so."""
         now = self._now()
-        return max(((now - time).total_seconds() for time in times if time), default=0.0)
+        ages: dict[tuple[str, Waiting], timedelta] = {}
+        for namespace, eviction in active:
+            created = eviction.metadata.creation_timestamp
+            if created is not None:
+                place = namespace, waiting(eviction)
+                ages[place] = max(now - created, ages.get(place, timedelta()))
+        return nlargest(MAX_OLDEST, ages.items(), key=lambda each: each[1])
 
     def _intents(self) -> Metric:
         intents: Tally[str] = Tally(dict.fromkeys(Intent, 0))
@@ -208,7 +338,7 @@ class Board(Collector):
             for entry in self._view.requests
         )
         name = "evictionrequest_controller_requester_intent"
-        return _tallied(name, "EvictionRequests by intent.", "intent", intents)
+        return _tallied(name, "EvictionRequests by intent; from the leader.", "intent", intents)
 
 
 class ZoneBoard(Collector):
@@ -224,7 +354,7 @@ class ZoneBoard(Collector):
         statuses = plan.status.zones if plan else {}
         states = GaugeMetricFamily(
             f"{_NODE_HEALTH}zone_state",
-            "1 for the state that the zone is in, 0 for the others.",
+            "1 for the state that the zone is in, 0 for the others; from the leader.",
             labels=(*_ZONE, "state"),
         )
         for zone, status in statuses.items():
@@ -232,31 +362,32 @@ class ZoneBoard(Collector):
                 states.add_metric((*zone, state), float(status.state is state))
         yield states
         for name, text, values in (
-            ("zone_nodes", "Nodes.", {z: s.nodes for z, s in statuses.items()}),
+            ("zone_nodes", "Nodes; from the leader.", {z: s.nodes for z, s in statuses.items()}),
             (
                 "zone_unhealthy_fraction",
-                "Unhealthy nodes, from 0 to 1.",
+                "Unhealthy nodes, from 0 to 1; from the leader.",
                 {z: s.unhealthy_fraction for z, s in statuses.items()},
             ),
             (
                 "zone_eviction_rate",
-                "Nodes per second that may be evicted; 0: none.",
+                "Nodes per second that may be evicted, 0: none; from the leader.",
                 {z: s.rate for z, s in statuses.items()},
             ),
             (
                 "zone_budget",
-                "What the zone has saved up for the next node, from 0 to 1.",
+                "What the zone has saved up for the next node, from 0 to 1; from the leader.",
                 {z: b.tokens for z, b in plan.budgets.items()} if plan else {},
             ),
             (
                 "zone_queue_length",
-                "Nodes with pods that are due, and that wait for their turn.",
+                "Nodes with pods that are due, and that wait for their turn; from the leader.",
                 {z: len(q) for z, q in plan.queues.items()} if plan else {},
             ),
         ):
             yield _by_zone(name, text, values)
         down = GaugeMetricFamily(
-            f"{_NODE_HEALTH}cluster_down", "1 while no node at all is healthy: nothing is evicted."
+            f"{_NODE_HEALTH}cluster_down",
+            "1 while no node at all is healthy, and nothing is evicted; from the leader.",
         )
         if plan is not None:
             down.add_metric((), float(plan.status.is_down))

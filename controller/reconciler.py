@@ -8,6 +8,7 @@ import structlog
 
 from cluster.key import Key
 from controller.events import Tell
+from controller.metrics import Metrics
 from controller.ownership import MANAGER
 from controller.plan import Sync, plan
 from controller.planning.admission import as_request
@@ -41,6 +42,7 @@ class Reconciler:
         *,
         extras: Callable[[], Extras],
         tell: Tell,
+        metrics: Metrics,
         now: Callable[[], datetime],
     ) -> None:
         """``tell`` people what happens.
@@ -53,6 +55,7 @@ class Reconciler:
         self._verifier = verifier
         self._extras = extras
         self._tell = tell
+        self._metrics = metrics
         self._now = now
         self._terminal_times: dict[str, datetime] = {}
         """What is to be remembered between two plans, by the Eviction's UID."""
@@ -120,6 +123,7 @@ class Reconciler:
         if isinstance(before, Eviction) and isinstance(after, Eviction):
             for occurrence in occurrences(before.status, after.status):
                 self._tell(before, occurrence)
+            self._metrics.measure(before, after, now)
         told = _told(write)
         # One line for the beginning and one for the end of each; the steps between are for those
         # who look for something.

@@ -21,6 +21,7 @@ from cluster.key import Key
 from cluster.resources import EVICTION_REQUESTS, EVICTIONS, PODS, Resource
 from cluster.server_time import ServerTime
 from controller.app import Controller, Settings
+from controller.metrics import Metrics
 from controller.node_keeper import NodeHealth
 from rules.api import API_VERSION, EVICTOR
 from tests.controller.objects import Document
@@ -160,7 +161,7 @@ async def _fill(pods: int, pairs: int, *, node_health: bool) -> dict[str, float]
     cluster: Any = Cluster(pods, pairs)
     health = NodeHealth() if node_health else None
     settings = Settings(None, "me", Key("kube-system", "usher"), node_health=health)
-    controller = Controller(cluster, settings)
+    controller = Controller(cluster, settings, Metrics())
     measured = {"startMiB": _mib("VmRSS")}
     informers = controller._own_informers
     for number in range(LISTS):

@@ -42,6 +42,9 @@ def test_takeover_after_a_kill(cluster: Cluster, tmp_path: Path) -> None:
         for name in names:
             users.request(users.create_pod(name), name)
         assert not standby.leads()
+        assert standby.metric("usher_controller_lease_held") == 0
+        assert "usher_controller_evictions{" not in standby.ask("/metrics")[1]
+        assert leader.metric("usher_controller_evictions") > 0
         leader.kill()
         renewed = _lease_time(cluster, "renewTime")
         standby.wait_for_lead()
@@ -51,6 +54,9 @@ def test_takeover_after_a_kill(cluster: Cluster, tmp_path: Path) -> None:
             users.wait_for_reason("evictionrequests", name, "PodDeleted")
         users.report("pod-1-patient", RESPONDER, completionTime=present())
         users.wait_for_reason("evictions", "pod-1-patient", "PodDeleted")
+        assert standby.metric("usher_controller_evictions") == SWIFT + 1
+        assert standby.metric("usher_controller_evictions_ended_total") >= 1
+        assert standby.metric("usher_controller_api_request_seconds_count") > SWIFT
     assert set(users.evictions_called()) == {"patient", *names}
     # A call that was on its way when the leader died may be made again if it came to nothing.
     assert max(users.evictions_called(201).values()) == 1

@@ -166,7 +166,7 @@ class Controller:
             EVICTION_REQUESTS: self._learn_request,
         }
         cluster: Any = model
-        metrics = Metrics()
+        self.metrics = metrics = Metrics()
         writer = Writer(cluster, metrics, learn, lambda: True)
         self.told: list[str] = []
 
@@ -178,7 +178,9 @@ class Controller:
 
         self.writer = writer
         verifier = Verifier(cluster, view, learn, lambda: None)
-        reconciler = Reconciler(view, writer, verifier, extras=Extras, tell=tell, now=now)
+        reconciler = Reconciler(
+            view, writer, verifier, extras=Extras, tell=tell, metrics=metrics, now=now
+        )
         handlers: dict[str, Handler] = dict.fromkeys(Sync, reconciler.run)
         handlers[EVICTOR_WORK] = Evictor(view, writer, verifier, metrics, tell, now).run
         self.loop = Loop(self._queue, handlers, metrics)
@@ -273,6 +275,18 @@ async def test_of_plain_evictions_only_those_are_told_who_ask_for_all(store: Sto
     await run_until(controller, model, lambda: all_are_evicted(store), timedelta())
     told = ("ALL ResponderActive", "ALL ResponderCompleted", "ALL EvictionSucceeded")
     assert Counter(controller.told) == dict.fromkeys(told, PODS)
+
+
+async def test_every_end_is_counted(store: Store) -> None:
+    model = Model(store, lambda: None)
+    populate(store)
+    controller = Controller(model)
+    await run_until(controller, model, lambda: all_are_evicted(store), timedelta())
+    shown = controller.metrics.registry.get_sample_value
+    assert shown("usher_controller_evictions_ended_total", {"reason": "PodDeleted"}) == PODS
+    assert shown("usher_controller_eviction_duration_seconds_count", {"outcome": "evicted"}) == PODS
+    turns = {"responder": "evictor", "outcome": "completed"}
+    assert shown("usher_controller_responder_turn_seconds_count", turns) == PODS
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -51,7 +51,9 @@ def test_flags_and_defaults() -> None:
 
 def test_metrics() -> None:
     metrics = Metrics()
-    metrics.registry.register(Board(View(), lambda: (0, 0), dict, lambda: datetime.now(UTC)))
+    metrics.registry.register(
+        Board(View(), lambda: (0, 0), dict, lambda: datetime.now(UTC), lambda: True)
+    )
     metrics.registry.register(ZoneBoard(lambda: None))
     named = {
         family.name + ("_total" if family.type == "counter" else "")
