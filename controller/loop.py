@@ -150,8 +150,10 @@ class Loop:
 
     def _react(self, item: Item, failure: ClusterFailure) -> None:
         reaction = reaction_to(failure)
-        self._metrics.failures.labels(item.work, type(failure).__name__).inc()
-        delay = self._queue.retry(item, reaction.at_least) if reaction.retry else None
+        delay = None
+        if reaction.retry:
+            self._metrics.failures.labels(item.work, type(failure).__name__).inc()
+            delay = self._queue.retry(item, reaction.at_least)
         log = getattr(_log, reaction.level)
         log(reaction.event, **_about(item), error=str(failure), retry_seconds=delay)
 

@@ -244,6 +244,7 @@ MATRIX: Final[dict[str, Values]] = {
                 "enabled": True,
                 "labels": {"release": "prometheus"},
                 "alertLabels": {"team": "platform"},
+                "ignoredNamespaces": ["shop", "bank-eu"],
             },
             "dashboard": {
                 "enabled": True,

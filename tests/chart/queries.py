@@ -10,6 +10,7 @@ from tests.docs.metrics import Family, certificates, controller, webhook
 _FOREIGN: Final = {
     "up": ("namespace", "job", "endpoint"),
     "apiserver_admission_webhook_fail_open_count": ("name",),
+    "apiserver_admission_webhook_rejection_count": ("name", "error_type"),
 }
 """Metrics of others → labels of theirs that we use."""
 _OF_TARGETS: Final = ("namespace", "job", "endpoint", "pod", "container", "le")

@@ -123,6 +123,7 @@ def test_the_matrix_sets_no_value_to_its_default() -> None:
         {"certificates": {"source": "vault"}},
         {"certificates": {"certManager": {"issuerRef": {"kind": "Issuer"}}}},
         {"controller": {"requestTTL": -1}},
+        {"metrics": {"prometheusRule": {"ignoredNamespaces": ["shop|.*"]}}},
         {"controller": {"nodeHealth": {"unhealthyZoneThreshold": 55}}},
         {"registration": {"validating": {"timeoutSeconds": 31}}},
         {"registration": {"validating": {"namespaceSelector": {"acme.io/tier": "one"}}}},

@@ -606,6 +606,61 @@ def test_the_readme_says_what_to_do_about_every_alert() -> None:
     }
 
 
+def _expression(alert: str, values: Values) -> str | None:
+    """What ``alert`` asks for, where all alerts are on; None where it is not there."""
+    found = render({"metrics": {"prometheusRule": {"enabled": True}}} | values)
+    (group,) = found.one("PrometheusRule")["spec"]["groups"]
+    return next((each["expr"] for each in group["rules"] if each["alert"] == alert), None)
+
+
+def test_an_alert_about_an_eviction_names_where_and_why() -> None:
+    (overdue,) = (each for each in _alerts("metrics") if each["alert"] == "UsherEvictionOverdue")
+    assert 'target_namespace!~"shop|bank-eu"' in overdue["expr"]
+    summary = overdue["annotations"]["summary"]
+    assert "{{ $labels.target_namespace }}" in summary
+    assert "{{ $labels.reason }}" in summary
+    assert "!~" not in (_expression("UsherEvictionOverdue", {}) or "")
+
+
+@pytest.mark.parametrize(
+    ("limit", "wanted"),
+    [
+        ("256Mi", 256 * 2**20 * 85 // 100),
+        ("1.5Gi", 3 * 2**29 * 85 // 100),
+        ("500M", 425_000_000),
+        (1_000_000_000, 850_000_000),
+        (None, None),
+        ("128000m", None),
+    ],
+)
+def test_the_alert_about_memory_knows_the_limit(limit: Any, wanted: int | None) -> None:
+    values: Values = {"controller": {"resources": {"limits": {"memory": limit}}}}
+    found = _expression("UsherControllerMemory", values)
+    assert (found and int(found.rpartition(" > ")[2])) == wanted
+
+
+@pytest.mark.parametrize(
+    ("alert", "metric"),
+    [
+        ("UsherNoLeader", "usher_controller_lease_held"),
+        ("UsherWebhookAbsent", "up"),
+        ("UsherCertificateAgentAbsent", "usher_certs_not_after_timestamp_seconds"),
+    ],
+)
+def test_silence_is_an_alert_of_its_own(alert: str, metric: str) -> None:
+    """Where a program tells nothing, none of the alerts about what it tells can fire."""
+    found = _expression(alert, {}) or ""
+    assert re.search(rf"absent\({metric}{{|sum\({metric}{{.*}}\) or vector\(0\)", found)
+
+
+def test_what_others_send_wrongly_is_no_alert() -> None:
+    """Scanners and load balancers get 404 and 405, which is nobody's trouble."""
+    assert 'errors_total{namespace="usher-system"' in (
+        expr := _expression("UsherWebhookErrors", {}) or ""
+    )
+    assert 'code=~"5.."' in expr
+
+
 def test_alerts_follow_the_timeouts() -> None:
     timeouts = {"validating": {"timeoutSeconds": 7}, "mutating": {"timeoutSeconds": 5}}
     found = render({"metrics": {"prometheusRule": {"enabled": True}}, "registration": timeouts})

@@ -1,5 +1,6 @@
 """What an SRE asks the controller: how evictions end, how long they take, and what goes on now."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
@@ -8,12 +9,17 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from cluster.client import NO_ANSWER
+from cluster.failures import Denied
+from cluster.key import Key
+from controller.loop import Loop
 from controller.metrics import MAX_OLDEST, Board, Metrics
 from controller.plan import Sync
 from controller.planning import conditions
 from controller.planning.admission import as_request
 from controller.planning.extras import Extras
 from controller.planning.measurements import REASONS, Waiting, waiting
+from controller.queue import WorkQueue
+from controller.routing import Item as RoutedItem
 from controller.store import entry_of
 from controller.view import View, keep_eviction, read_pod
 from rules.api import EVICTOR, Eviction
@@ -23,6 +29,7 @@ from tests.controller.extended import Extended
 from tests.controller.objects import Document, target_of
 from tests.controller.running import Item
 from tests.controller.store import START, Store
+from tests.patience import PATIENCE
 
 FIRST: Final = "db.acme.io/failover"
 NAME: Final = "pod-1-web"
@@ -277,6 +284,31 @@ def test_what_is_stored() -> None:
         for each in ("pods", "evictions", "evictionrequests")
     }
     assert stored == {"pods": 1, "evictions": 1, "evictionrequests": 0}
+
+
+# --- work -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("is_terminating", "counted"), [(False, 1), (True, None)])
+async def test_what_ends_with_its_namespace_is_no_failure(
+    *, is_terminating: bool, counted: float | None
+) -> None:
+    """Namespaces come and go; an alert tells of work that keeps failing."""
+    metrics, queue, done = Metrics(), WorkQueue[RoutedItem](), asyncio.Event()
+
+    async def fail(_: RoutedItem) -> None:
+        done.set()
+        raise Denied("no", "create evictions", is_terminating=is_terminating)
+
+    queue.add(RoutedItem(Sync.REQUEST, Key("shop", "drain"), objects.uid(1)))
+    task = asyncio.create_task(Loop(queue, {Sync.REQUEST: fail}, metrics).run(1))
+    async with asyncio.timeout(PATIENCE):
+        await done.wait()
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    labels = {"work": Sync.REQUEST, "kind": "Denied"}
+    assert metrics.registry.get_sample_value(f"{PREFIX}failures_total", labels) == counted
 
 
 # --- the process ----------------------------------------------------------------------------------
