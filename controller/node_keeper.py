@@ -33,7 +33,6 @@ from controller.planning.node_health import (
 )
 from controller.planning.snapshot import Snapshot
 from controller.routing import NODE_REQUEST, PLANNING, Item
-from controller.server_time import ServerTime
 from controller.store import Change
 from controller.view import KnownPod, View, read_node
 from controller.writer import Writer
@@ -93,7 +92,7 @@ class NodeKeeper:
         self.informer = Informer(
             cluster, NODES, read_node, nodes.store, self.node_changed, metrics.reading_failures
         )
-        self._budgets = ZoneBudgets(ServerTime(cluster).now, lead.margin)
+        self._budgets = ZoneBudgets(cluster.time.now, lead.margin)
         self._requests = (
             PretendedRequests(nodes, metrics)
             if settings.dry_run

@@ -157,7 +157,7 @@ class _Run:
         for name in change.nodes:
             node = self._nodes[name]
             if node.health is not change.health:
-                self._nodes[name] = Node(name, node.zone, change.health, change.time)
+                self._nodes[name] = replace(node, health=change.health, since=change.time)
 
     def tick(self, now: datetime) -> timedelta | None:
         """Plan, and do what was planned; returns when to plan again."""

@@ -29,6 +29,10 @@ LARGE_CLUSTER_SIZE_THRESHOLD: Final = 50
 
 REGION_LABEL: Final = "topology.kubernetes.io/region"
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+EXCLUDED_LABEL: Final = "node.kubernetes.io/exclude-disruption"
+"""Whatever its value: the node does not count for the state of its zone, as in the node controller
+(node_lifecycle_controller.go, ``labelNodeDisruptionExclusion``). It is for control planes, which
+reach their own API server when nobody else does."""
 READY: Final = "Ready"
 NO_EXECUTE: Final = "NoExecute"
 _LIST: Final = Field(strict=False)
@@ -103,6 +107,8 @@ class Node:
     health: Health = Health.READY
     since: datetime | None = None
     """From when on tolerationSeconds count; None: unknown, so that no pod is ever due."""
+    is_excluded: bool = False
+    """Whether it does not count for the state of its zone, see :data:`EXCLUDED_LABEL`."""
 
     @classmethod
     def of(cls, node: NodeObject) -> "Node":
@@ -118,7 +124,8 @@ class Node:
         ]
         # A taint comes after the change that it goes with. An older one is of an outage before.
         known = [time for time in (*times, ready and ready.last_transition_time) if time]
-        return cls(node.metadata.name, zone, health, max(known, default=None))
+        since = max(known, default=None)
+        return cls(node.metadata.name, zone, health, since, EXCLUDED_LABEL in labels)
 
     @property
     def is_healthy(self) -> bool:
@@ -152,6 +159,7 @@ class ZoneStatus:
     """How a zone stands."""
 
     nodes: int
+    """Those that count."""
     unhealthy: int
     state: ZoneState
     rate: float
@@ -160,7 +168,7 @@ class ZoneStatus:
     @property
     def unhealthy_fraction(self) -> float:
         """From 0 to 1."""
-        return self.unhealthy / self.nodes
+        return self.unhealthy / self.nodes if self.nodes else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +185,14 @@ def assess(nodes: Iterable[Node], limits: Limits = DEFAULTS) -> ClusterStatus:
     """The states of all zones, and the rates in force.
 
     Source: as above. A cluster of one zone, labelled or not, is judged as a whole: it is down where
-    a zone among others would be evicted at the normal rate.
+    a zone among others would be evicted at the normal rate. Nodes that are excluded have their
+    turns, and count for nothing else; where all are, they do count.
     """
-    seen: Counter[Zone] = Counter()
+    listed = list(nodes)
+    counted = [node for node in listed if not node.is_excluded] or listed
+    seen = Counter({node.zone: 0 for node in listed})
     unhealthy: Counter[Zone] = Counter()
-    for node in nodes:
+    for node in counted:
         seen[node.zone] += 1
         if not node.is_healthy:
             unhealthy[node.zone] += 1
@@ -204,6 +215,8 @@ def _health(ready: Condition | None) -> Health:
 
 
 def _state(unhealthy: int, nodes: int, limits: Limits) -> ZoneState:
+    if not nodes:
+        return ZoneState.NORMAL
     if unhealthy == nodes:
         return ZoneState.FULL
     if unhealthy / nodes >= limits.unhealthy_zone_threshold:

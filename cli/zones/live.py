@@ -12,7 +12,6 @@ import click
 from cli.exits import ClusterError, InputError
 from cli.progress import counter
 from cli.zones.reading import Dump, Found
-from cluster import clock
 from cluster.client import Cluster
 from cluster.configuration import ConfigurationError
 from cluster.failures import ClusterFailure, Denied, Gone, Missing, Unauthenticated
@@ -78,7 +77,7 @@ async def _read(kubeconfig: Path | None, requester: str, lease: Key) -> Live:
                 "to have it: usher crds | kubectl apply --server-side -f -"
             )
         budgets = await _budgets(cluster, lease)
-        return Live(found.live(budgets), clock.now() - cluster.clock_ahead)
+        return Live(found.live(budgets), cluster.time.now())
 
 
 async def _all(cluster: Cluster, resource: Resource, take: Callable[[Any], None]) -> None:

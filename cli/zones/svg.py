@@ -95,7 +95,8 @@ def _legend() -> Iterator[str]:
 
 def _panel(course: Course, zone: Zone, top: float) -> Iterator[str]:
     changes = [change for change in course.zone_changes if change.zone == zone]
-    most = max(change.status.nodes for change in changes)
+    asked = (count for _, count in _evicted(course, zone))
+    most = max(1, *(change.status.nodes for change in changes), *asked)
     span = max(course.end - course.start, timedelta(seconds=1))
     scale = _Scale(course.start, span, top, most)
     yield _text(_LEFT, top - 6, printable(str(zone)), font_weight="bold")

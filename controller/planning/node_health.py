@@ -77,7 +77,7 @@ def plan_node_health(
 ) -> NodeHealthPlan:
     """What to write at ``now``, what to remember, and when to look again.
 
-    ``now`` is to be the API server's time (``Cluster.clock_ahead``): it is compared with what is
+    ``now`` is to be the API server's time (``Cluster.time``): it is compared with what is
     stored about nodes, and with the budgets that another leader has stored.
 
     Total and deterministic: no clock, no I/O, no exception.

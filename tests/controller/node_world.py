@@ -18,7 +18,7 @@ from cluster import clock
 from cluster.failures import ClusterFailure, Missing
 from cluster.key import Key
 from cluster.resources import Resource
-from controller import node_requests, server_time, zone_budgets
+from controller import node_requests, zone_budgets
 from controller.loop import reaction_to
 from controller.metrics import Metrics
 from controller.node_keeper import NodeHealth, NodeKeeper
@@ -78,7 +78,7 @@ class World:
         self.clock_set = 0.0
         """Seconds by which the leader's clock is ahead."""
         self.misjudged = 0.0
-        """Seconds by which it believes to be so, beyond that."""
+        """Seconds by which what it knows of the API server's time is behind."""
         self._versions = itertools.count(1)
 
     def turn(self, health: Health, *names: str) -> None:
@@ -223,8 +223,11 @@ class Leader:
         self.keeper.begin()
 
     @property
-    def clock_ahead(self) -> timedelta:
-        return timedelta(seconds=self.world.clock_set + self.world.misjudged)
+    def time(self) -> "Leader":
+        return self  # the API server's, as far as it is known
+
+    def now(self) -> datetime:
+        return self.world.now - timedelta(seconds=self.world.misjudged)
 
     # --- what it sees ---------------------------------------------------------------------------
 
@@ -341,7 +344,7 @@ class Leader:
 def virtual(world: World) -> Iterator[None]:
     """All clocks are those of ``world``."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (zone_budgets, server_time, node_requests):
+        for module in (zone_budgets, node_requests):
             patch.setattr(module, "monotonic", world.steady)
         patch.setattr(clock, "now", world.wall)
         yield

@@ -7,7 +7,6 @@ import pytest
 
 from controller import zone_budgets
 from controller.planning.budget import CAPACITY, CLOCK_ERROR, Budget
-from controller.server_time import ServerTime
 from controller.zone_budgets import ZoneBudgets
 from tests.controller.nodes import SECOND, START, A, B
 
@@ -22,15 +21,9 @@ class Clocks:
         self.time = START
         self.steady = 100.0
         monkeypatch.setattr(zone_budgets, "monotonic", lambda: self.steady)
-        monkeypatch.setattr("controller.server_time.monotonic", lambda: self.steady)
-        monkeypatch.setattr("cluster.clock.now", self.now)
 
     def now(self) -> datetime:
         return self.time
-
-    @property
-    def clock_ahead(self) -> timedelta:
-        return timedelta()
 
     def pass_by(self, seconds: float) -> None:
         self.time += timedelta(seconds=seconds)
@@ -114,13 +107,3 @@ def test_the_next_leader_waits_for_what_may_be_on_its_way(
 def test_a_note_that_can_not_be_read_is_worth_nothing(budgets: ZoneBudgets, note: str) -> None:
     budgets.begin(note)
     assert budgets.before(START) == {}
-
-
-def test_the_servers_time_goes_on_steadily_and_is_set_right(clocks: Clocks) -> None:
-    server = ServerTime(clocks)  # type: ignore[arg-type]
-    clocks.time += CLOCK_ERROR
-    assert server.now() == START
-    clocks.time += SECOND
-    assert server.now() == clocks.time
-    clocks.pass_by(3)
-    assert server.now() == clocks.time

@@ -1,14 +1,25 @@
 """States and rates of zones, and what is read from a node."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
 import pytest
 
-from controller.zones import DEFAULTS, Health, Limits, Node, NodeObject, Zone, assess
+from controller.zones import (
+    DEFAULTS,
+    EXCLUDED_LABEL,
+    Health,
+    Limits,
+    Node,
+    NodeObject,
+    Zone,
+    ZoneState,
+    assess,
+)
 from rules.decode import decode_model
 from rules.times import format_time
-from tests.controller.nodes import START, A, B, nodes
+from tests.controller.nodes import START, A, B, C, nodes
 
 REGION: Final = "topology.kubernetes.io/region"
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -42,6 +53,35 @@ def test_a_new_zone_may_be_what_keeps_the_cluster_up() -> None:
     failed = nodes(A, 3, 3)
     assert assess(failed).zones[A].rate == 0
     assert assess([*failed, *nodes(B, 1)]).zones[A].rate == 0.1
+
+
+# --- nodes that do not count --------------------------------------------------------------------
+
+
+def excluded(node: Node) -> Node:
+    return replace(node, is_excluded=True)
+
+
+def test_an_excluded_node_does_not_stand_for_a_connection() -> None:
+    status = assess([*nodes(A, 40, 40), *nodes(B, 40, 40), *map(excluded, nodes(C, 3))])
+    assert status.is_down
+    assert {zone.rate for zone in status.zones.values()} == {0}
+
+
+def test_an_excluded_node_counts_for_no_threshold() -> None:
+    status = assess([*nodes(A, 20, 11), *map(excluded, nodes(A, 40))]).zones[A]
+    assert (status.nodes, status.unhealthy, status.rate) == (20, 11, 0)
+
+
+def test_a_zone_of_excluded_nodes_is_normal_and_has_its_turns() -> None:
+    status = assess([*nodes(A, 3), *map(excluded, nodes(B, 2, 2))]).zones[B]
+    assert (status.nodes, status.unhealthy, status.unhealthy_fraction) == (0, 0, 0)
+    assert (status.state, status.rate) == (ZoneState.NORMAL, 0.1)
+
+
+def test_where_all_are_excluded_all_count() -> None:
+    assert assess(map(excluded, nodes(A, 3, 3))).is_down
+    assert not assess(map(excluded, nodes(A, 3, 2))).is_down
 
 
 # --- what is read from a node -------------------------------------------------------------------
@@ -110,3 +150,14 @@ def test_the_taint_tells_since_when(taints: list[Any], minutes: int) -> None:
 
 def test_nobody_knows_since_when() -> None:
     assert node(None).since is None
+
+
+@pytest.mark.parametrize("value", ["", "true", "false"])
+def test_the_label_excludes_whatever_its_value(value: str) -> None:
+    assert node("True", {EXCLUDED_LABEL: value}).is_excluded
+    assert not node("True").is_excluded
+
+
+def test_labels_of_old_are_not_honoured() -> None:
+    old = "failure-domain.beta.kubernetes.io"
+    assert node("True", {f"{old}/region": "eu-1", f"{old}/zone": "a"}).zone == Zone()
