@@ -153,7 +153,7 @@ class NodeKeeper:
             return timedelta(seconds=BLIND_SECONDS)
         plan = self._new_plan()
         self._requests.end_turns(plan)
-        self._budgets.after(plan.budgets)
+        self._budgets.after(plan.budgets, plan.outage)
         if plan.turns:
             await self._pay(plan.turns)
         try:
@@ -169,7 +169,10 @@ class NodeKeeper:
     def _new_plan(self) -> NodeHealthPlan:
         now = self._budgets.now()
         snapshot = self._nodes.snapshot(
-            self._requests.known(), self._budgets.before(now), self._budgets.elapsed
+            self._requests.known(),
+            self._budgets.before(now),
+            self._budgets.elapsed,
+            self._budgets.outage,
         )
         return plan_node_health(snapshot, now, self._settings.limits)
 

@@ -99,10 +99,14 @@ class NodeRequests:
         return timedelta(seconds=max(until - monotonic(), 0.0)) if until is not None else None
 
     def end_turns(self, plan: NodeHealthPlan) -> None:
-        """Give up what earlier turns have left over in zones where there is a new one."""
+        """Give up what earlier turns have left over in zones where there is a new one.
+
+        In a total outage that is everywhere: after it, everybody's grace starts anew.
+        """
         zones = {turn.node.zone for turn in plan.turns}
         for item, task in tuple(self._tasks.items()):
-            if task.intent is Intent.EVICTION and task.zone in zones:
+            is_over = plan.status.is_down or task.zone in zones
+            if task.intent is Intent.EVICTION and is_over:
                 self._finish(item)
 
     def schedule(self, plan: NodeHealthPlan) -> Iterator[Item]:

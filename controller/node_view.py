@@ -12,6 +12,7 @@ from cluster.key import Key
 from controller.planning.budget import Budget
 from controller.planning.node_health import NodeHealthSnapshot, request_name
 from controller.planning.node_pods import NodePod, OwnRequest, Pods
+from controller.planning.outage import Outage
 from controller.store import Change, Entry, Store
 from controller.view import KnownPod
 from controller.zones import Node, Zone
@@ -35,10 +36,12 @@ class NodeView:
 
     def node(self, change: Change[Node]) -> bool:
         """A node has come, gone, or changed in what counts."""
-        if change.new is not None:
-            self.nodes[change.new.key.name] = change.new.value
-        elif change.old is not None:
-            del self.nodes[change.old.key.name]
+        old, new = change
+        if new is not None:
+            before = self.nodes.get(new.key.name) if old and old.uid == new.uid else None
+            self.nodes[new.key.name] = new.value.after(before) if before else new.value
+        elif old is not None:
+            del self.nodes[old.key.name]
         return True
 
     def pod(self, change: Change[KnownPod]) -> bool:
@@ -96,10 +99,11 @@ class NodeView:
         requests: Mapping[str, OwnRequest],
         budgets: Mapping[Zone, Budget],
         elapsed: timedelta,
+        outage: Outage | None = None,
     ) -> NodeHealthSnapshot:
         """What a plan depends on; good until the next change."""
         pods = Pods(self._pods, self._by_node)
-        return NodeHealthSnapshot(self.nodes, pods, requests, budgets, elapsed)
+        return NodeHealthSnapshot(self.nodes, pods, requests, budgets, elapsed, outage)
 
     def _matters(self, pod: NodePod) -> bool:
         node = self.nodes.get(pod.node)

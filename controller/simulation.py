@@ -150,6 +150,7 @@ class _Run:
         self._pods = snapshot.pods
         self._requests = dict(snapshot.requests)
         self._budgets = snapshot.budgets
+        self._outage = snapshot.outage
         self._seen: dict[Zone, ZoneStatus] = {}
 
     def change(self, change: Change) -> None:
@@ -157,13 +158,16 @@ class _Run:
         for name in change.nodes:
             node = self._nodes[name]
             if node.health is not change.health:
-                self._nodes[name] = replace(node, health=change.health, since=change.time)
+                changed = replace(node, health=change.health, since=change.time, down_since=None)
+                self._nodes[name] = changed.after(node)
 
     def tick(self, now: datetime) -> timedelta | None:
         """Plan, and do what was planned; returns when to plan again."""
-        snapshot = NodeHealthSnapshot(self._nodes, self._pods, self._requests, self._budgets)
+        snapshot = NodeHealthSnapshot(
+            self._nodes, self._pods, self._requests, self._budgets, outage=self._outage
+        )
         plan = plan_node_health(snapshot, now, self._limits)
-        self._budgets = plan.budgets
+        self._budgets, self._outage = plan.budgets, plan.outage
         self._record_zones(plan, now)
         for node, pods in plan.turns:
             for pod in pods:

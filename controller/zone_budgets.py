@@ -21,6 +21,7 @@ from controller.planning.budget import (
     restored,
     stored,
 )
+from controller.planning.outage import Outage
 from controller.zones import Zone
 from rules.decode import DecodeError, decode_model, load
 
@@ -42,17 +43,19 @@ class ZoneBudgets:
     def begin(self, note: str) -> None:
         """Start with the ``note`` of another leader; one that can't be read is worth nothing."""
         self._budgets: dict[Zone, Budget] = {}
+        self.outage: Outage | None = None
+        """The last total outage, as far as it is known."""
         self._counted: float | None = None
         self._under_way: Counter[Zone] = Counter()
         self._note = note
         try:
-            self._budgets = (
-                restored(decode_model(StoredBudgets, load(note.encode()))) if note else {}
-            )
+            state = decode_model(StoredBudgets, load(note.encode())) if note else StoredBudgets()
         except DecodeError as error:
             _log.warning(
                 "the budgets of zones can't be read: all begin with none", error=str(error)
             )
+        else:
+            self._budgets, self.outage = restored(state), state.outage
 
     def before(self, now: datetime) -> dict[Zone, Budget]:
         """What a plan at ``now`` starts with."""
@@ -65,9 +68,10 @@ class ZoneBudgets:
             return timedelta.max
         return timedelta(seconds=monotonic() - self._counted)
 
-    def after(self, budgets: Mapping[Zone, Budget]) -> None:
+    def after(self, budgets: Mapping[Zone, Budget], outage: Outage | None) -> None:
         """Take over what a plan has left."""
         self._budgets, self._counted = dict(budgets), monotonic()
+        self.outage = outage
 
     def give_back(self, zone: Zone, node: str) -> None:
         """The turn of ``node`` did not come to be."""
@@ -82,7 +86,7 @@ class ZoneBudgets:
     def close(self, zone: Zone, *, has_arrived: bool) -> None:
         """It is answered, or given up; ``has_arrived``: it may have had an effect just now."""
         if has_arrived:
-            self.after(self.present())
+            self.after(self.present(), self.outage)
             if zone in self._budgets:
                 self._budgets[zone] = replace(self._budgets[zone], tokens=0.0)
         self._under_way[zone] -= 1
@@ -105,7 +109,7 @@ class ZoneBudgets:
             zone: replace(budget, time=later) if self._under_way[zone] > 0 else budget
             for zone, budget in self.present().items()
         }
-        return orjson.dumps(as_document(stored(budgets))).decode()
+        return orjson.dumps(as_document(stored(budgets, self.outage))).decode()
 
     def _with_none(self, budgets: Mapping[Zone, Budget], now: datetime) -> dict[Zone, Budget]:
         """``budgets``, those of zones with something under way empty."""

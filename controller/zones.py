@@ -6,7 +6,7 @@ seen now say it all; what was before counts only in :mod:`controller.planning.bu
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Final, NamedTuple
@@ -109,6 +109,10 @@ class Node:
     """From when on tolerationSeconds count; None: unknown, so that no pod is ever due."""
     is_excluded: bool = False
     """Whether it does not count for the state of its zone, see :data:`EXCLUDED_LABEL`."""
+    down_since: datetime | None = None
+    """When it failed in another way than now, without having been ready since; None: it did not.
+    The node controller keeps that time as well when it changes the taint (taint_eviction.go,
+    ``scheduledEviction.CreatedAt``)."""
 
     @classmethod
     def of(cls, node: NodeObject) -> "Node":
@@ -126,6 +130,18 @@ class Node:
         known = [time for time in (*times, ready and ready.last_transition_time) if time]
         since = max(known, default=None)
         return cls(node.metadata.name, zone, health, since, EXCLUDED_LABEL in labels)
+
+    def after(self, before: "Node") -> "Node":
+        """This node, which was ``before`` until now: only being ready ends being down."""
+        if self.is_healthy or before.is_healthy:
+            return self
+        down_since = before.down_since
+        if down_since is None and self.health is not before.health:
+            down_since = before.since
+        if down_since is None:
+            return self
+        since = min(self.since or down_since, down_since)
+        return replace(self, since=since, down_since=down_since)
 
     @property
     def is_healthy(self) -> bool:

@@ -1,7 +1,7 @@
 """What ``usher nodes`` reads from a cluster: nodes, pods, own requests, and budgets."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,8 +18,7 @@ from cluster.failures import ClusterFailure, Denied, Gone, Missing, Unauthentica
 from cluster.key import Key
 from cluster.resources import EVICTION_REQUESTS, LEASES, NODES, PODS, Resource
 from controller.lease import NOTE
-from controller.planning.budget import Budget, StoredBudgets, restored
-from controller.zones import Zone
+from controller.planning.budget import StoredBudgets
 from rules.api import API_VERSION
 from rules.decode import DecodeError, decode_model, load
 from webhook.review import printable
@@ -76,8 +75,8 @@ async def _read(kubeconfig: Path | None, requester: str, lease: Key) -> Live:
                 f"the API {API_VERSION} is not served, so that nobody has been asked to leave; "
                 "to have it: usher crds | kubectl apply --server-side -f -"
             )
-        budgets = await _budgets(cluster, lease)
-        return Live(found.live(budgets), cluster.time.now())
+        state = await _budgets(cluster, lease)
+        return Live(found.live(state), cluster.time.now())
 
 
 async def _all(cluster: Cluster, resource: Resource, take: Callable[[Any], None]) -> None:
@@ -95,14 +94,14 @@ async def _all(cluster: Cluster, resource: Resource, take: Callable[[Any], None]
             count(read)
 
 
-async def _budgets(cluster: Cluster, lease: Key) -> Mapping[Zone, Budget] | None:
+async def _budgets(cluster: Cluster, lease: Key) -> StoredBudgets | None:
     """What zones may spend, as the controller told last; None: nobody knows."""
     name = f"{lease.namespace}/{lease.name}"
     try:
         metadata = (await cluster.get(LEASES, lease))["metadata"]
         note = (metadata.get("annotations") or {}).get(NOTE)
         if note is not None:
-            return restored(decode_model(StoredBudgets, load(note.encode())))
+            return decode_model(StoredBudgets, load(note.encode()))
         _say(f"the Lease {name} tells no budgets: does a controller run with --node-health?")
     except Missing:
         _say(f"there is no Lease {name}: no controller runs, or --lease-name is another")

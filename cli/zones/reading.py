@@ -1,7 +1,7 @@
 """From dumps of a cluster and a timeline's file to what is planned with."""
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -14,11 +14,11 @@ from cli.progress import track
 from cli.sources import STANDARD_INPUT, Source, find_sources
 from cli.suggestions import nearest
 from cluster.key import Key
-from controller.planning.budget import Budget
+from controller.planning.budget import StoredBudgets, restored
 from controller.planning.node_health import NodeHealthSnapshot, request_name
 from controller.planning.node_pods import NodePod, OwnRequest, PodObject, Pods
 from controller.simulation import Timeline, TimelineEvent
-from controller.zones import Node, NodeObject, Zone
+from controller.zones import Node, NodeObject
 from rules.api import GROUP, EvictionRequest
 from rules.decode import DecodeError, decode_model, load, unknown_fields
 from webhook.review import printable
@@ -75,17 +75,17 @@ class Found:
     def dump(self) -> Dump:
         """All of it, as somebody has dumped it."""
         pods = self._pods or [_guessed(node) for node in self.nodes.values()]
-        return Dump(self._snapshot(pods, {}), knows_pods=bool(self._pods))
+        return Dump(self._snapshot(pods, StoredBudgets()), knows_pods=bool(self._pods))
 
-    def live(self, budgets: Mapping[Zone, Budget] | None) -> Dump:
-        """All of it, as it stands; ``budgets`` None: nobody knows."""
-        snapshot = self._snapshot(self._pods, budgets or {})
-        return Dump(snapshot, knows_pods=True, knows_budgets=budgets is not None)
+    def live(self, state: StoredBudgets | None) -> Dump:
+        """All of it, as it stands; ``state`` is what the controller has told, None: nothing."""
+        snapshot = self._snapshot(self._pods, state or StoredBudgets())
+        return Dump(snapshot, knows_pods=True, knows_budgets=state is not None)
 
-    def _snapshot(
-        self, pods: Iterable[NodePod], budgets: Mapping[Zone, Budget]
-    ) -> NodeHealthSnapshot:
-        return NodeHealthSnapshot(self.nodes, Pods.of(pods), self._requests, budgets)
+    def _snapshot(self, pods: Iterable[NodePod], state: StoredBudgets) -> NodeHealthSnapshot:
+        return NodeHealthSnapshot(
+            self.nodes, Pods.of(pods), self._requests, restored(state), outage=state.outage
+        )
 
 
 def read_dump(paths: Iterable[str], requester: str) -> Dump:

@@ -13,6 +13,7 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
+from controller.planning.outage import Outage
 from controller.zones import Zone
 from rules.api import Shape, Time
 from rules.times import format_time
@@ -127,11 +128,14 @@ class StoredBudgets(Shape):
     """
 
     zones: Annotated[tuple[StoredBudget, ...], Field(strict=False)] = ()
+    outage: Outage | None = None
+    """The last total outage; to be stored when it begins and when it ends."""
 
 
-def stored(budgets: Mapping[Zone, Budget]) -> StoredBudgets:
+def stored(budgets: Mapping[Zone, Budget], outage: Outage | None = None) -> StoredBudgets:
     """``budgets`` to be stored, rounded so that the rate is not exceeded after :func:`restored`."""
     return StoredBudgets(
+        outage=outage,
         zones=tuple(
             StoredBudget(
                 region=zone.region,
@@ -141,7 +145,7 @@ def stored(budgets: Mapping[Zone, Budget]) -> StoredBudgets:
                 rate=budget.rate,
             )
             for zone, budget in sorted(budgets.items())
-        )
+        ),
     )
 
 
@@ -158,12 +162,16 @@ def restored(state: StoredBudgets) -> dict[Zone, Budget]:
 
 def as_document(state: StoredBudgets) -> dict[str, object]:
     """``state`` as JSON values."""
-    return {
+    document: dict[str, object] = {
         "zones": [
             {**item.model_dump(by_alias=True), "time": format_time(item.time)}
             for item in state.zones
         ]
     }
+    if (outage := state.outage) is not None:
+        seen = format_time(_rounded_up(outage.seen))
+        document["outage"] = {"seen": seen, "isOver": outage.is_over}
+    return document
 
 
 def _rounded_up(time: datetime) -> datetime:

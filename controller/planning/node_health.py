@@ -5,13 +5,14 @@ place of deletions. See ADR 60.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from cluster.key import Key
 from controller.planning.budget import Budget, Waiting
 from controller.planning.node_pods import GRACE, NodePod, OwnRequest, Pods
+from controller.planning.outage import Outage, grace_begins, outage_after
 from controller.planning.writes import EVICTION_REQUEST_KIND, EVICTION_REQUESTS, Write
 from controller.zones import DEFAULTS, ClusterStatus, Limits, Node, Zone, assess
 from rules.api import API_VERSION, Intent, PodReference
@@ -36,6 +37,8 @@ class NodeHealthSnapshot:
     elapsed: timedelta = timedelta.max
     """Since the plan before this one, by ``time.monotonic``: no budget earns more when a clock is
     set. The first plan of a leader does not know."""
+    outage: Outage | None = None
+    """The last total outage, as the plan before this one has left it, or a leader before."""
 
 
 class Turn(NamedTuple):
@@ -60,6 +63,8 @@ class NodeHealthPlan:
     """The nodes of each zone that wait after this, in the order of their turns."""
     budgets: Mapping[Zone, Budget]
     """For the next plan; to be stored before anything is asked of the pods of :attr:`turns`."""
+    outage: Outage | None
+    """For the next plan, and to be stored, too."""
     requeue_after: timedelta | None
     """When to plan again although nothing has changed; None: when something changes."""
 
@@ -83,6 +88,8 @@ def plan_node_health(
     Total and deterministic: no clock, no I/O, no exception.
     """
     status = assess(snapshot.nodes.values(), limits)
+    outage = outage_after(snapshot.outage, now, is_down=status.is_down)
+    snapshot = replace(snapshot, outage=outage)
     found = _find(snapshot, status, now)
     turns, queues, budgets = [], {}, {}
     for zone, zone_status in status.zones.items():
@@ -103,6 +110,7 @@ def plan_node_health(
         deletions,
         queues,
         budgets,
+        outage,
         _requeue(found, queues, budgets),
     )
 
@@ -121,7 +129,7 @@ def _find(snapshot: NodeHealthSnapshot, status: ClusterStatus, now: datetime) ->
     found = _Found({zone: [] for zone in status.zones})
     for node in snapshot.nodes.values():
         if not node.is_healthy and node.since is not None:
-            _look_at(node, node.since, snapshot, now, found)
+            _look_at(node, grace_begins(node.since, snapshot.outage), snapshot, now, found)
     return found
 
 
@@ -148,13 +156,17 @@ def _look_at(
 
 
 def _due_pods(node: Node, snapshot: NodeHealthSnapshot, now: datetime) -> tuple[NodePod, ...]:
-    pods = []
-    for pod in snapshot.pods.by_node.get(node.name, ()):
-        grace = GRACE[node.health](pod)
-        is_due = grace is not None and node.since is not None and now - node.since >= grace
-        if is_due and pod.uid not in snapshot.requests:
-            pods.append(pod)
-    return tuple(pods)
+    """The pods that :func:`_look_at` has found to be due."""
+    if node.since is None:
+        return ()
+    elapsed, grace_of = now - grace_begins(node.since, snapshot.outage), GRACE[node.health]
+    return tuple(
+        pod
+        for pod in snapshot.pods.by_node.get(node.name, ())
+        if pod.uid not in snapshot.requests
+        and (grace := grace_of(pod)) is not None
+        and grace <= elapsed
+    )
 
 
 def _endings(

@@ -1,6 +1,8 @@
 """The keeper of nodes among failures, crashes and clocks: what arrives at the API server."""
 
 import asyncio
+from dataclasses import replace
+from datetime import timedelta
 from itertools import cycle, pairwise
 from typing import Any, Final
 
@@ -48,6 +50,7 @@ FAILURES: Final[tuple[ClusterFailure, ...]] = (
 )
 RATES: Final = (EVICTION_RATE, 0.02)
 """Of the second one a takeover is shorter than the wait between two nodes."""
+GRACE: Final = timedelta(seconds=300)
 TOLERANCE: Final = 1e-6
 """Seconds; instants have microseconds."""
 
@@ -133,6 +136,30 @@ def test_a_dry_run_only_tells() -> None:
     assert leader.metrics.turns.labels(*A)._value.get() == 1
     assert leader.metrics.asked.labels(*A)._value.get() == PODS_OF_A_NODE
     assert leader.metrics.withdrawn.labels(*A)._value.get() == PODS_OF_A_NODE
+
+
+@pytest.mark.parametrize("leaders", [1, 2, 3])
+def test_after_a_total_outage_everybodys_grace_starts_anew(leaders: int) -> None:
+    """Whoever leads then: one that saw it end, one that did not, one that saw nothing of it."""
+    world = World()
+    world.pods = {uid: replace(each, unreachable=GRACE) for uid, each in world.pods.items()}
+    world.turn(Health.UNREACHABLE, *NODES)
+    lead(world, 600)
+    if leaders == 1:
+        world.turn(Health.READY, "n1", "n2", "n3")
+        back = world.now
+        lead(world, 0.0, 280)
+    else:
+        world.pass_by(100)
+        world.turn(Health.READY, "n1", "n2", "n3")
+        back = world.now
+        for _ in range(leaders - 1):
+            lead(world, 50)
+        lead(world, 280 - 50 * (leaders - 1))
+    assert world.arrivals == []
+    lead(world, 60)
+    assert len({each.node for each in world.arrivals}) > 1
+    assert min(each.time for each in world.arrivals) >= back + GRACE
 
 
 def test_no_turn_on_old_news() -> None:

@@ -24,6 +24,7 @@ from controller.planning.budget import (
 )
 from controller.planning.node_health import NodeHealthPlan, NodeHealthSnapshot, plan_node_health
 from controller.planning.node_pods import OwnRequest, Pods
+from controller.planning.outage import Outage
 from controller.zones import Health, Limits, Node, Zone
 from rules.decode import decode_model
 from tests.controller.nodes import SECOND, START, A, B, C, nodes, pod, request
@@ -91,6 +92,7 @@ class World:
     """For which requests have been written."""
     requests: dict[str, OwnRequest] = field(default_factory=dict)
     budgets: dict[Zone, Budget] = field(default_factory=dict)
+    outage: Outage | None = None
     last: datetime | None = None
     """When this leader has planned before."""
 
@@ -111,12 +113,15 @@ class World:
 
     def lead(self, document: Any, error: float = 0) -> None:
         """Somebody else leads from now on, who knows what is stored."""
-        self.budgets = restored(decode_model(StoredBudgets, document))
+        state = decode_model(StoredBudgets, document)
+        self.budgets, self.outage = restored(state), state.outage
         self.last, self.error = None, error * CLOCK_ERROR
 
     def plan(self) -> NodeHealthPlan:
         elapsed = timedelta.max if self.last is None else self.now - self.last
-        seen = NodeHealthSnapshot(self.nodes, self.pods, self.requests, self.budgets, elapsed)
+        seen = NodeHealthSnapshot(
+            self.nodes, self.pods, self.requests, self.budgets, elapsed, self.outage
+        )
         plan = plan_node_health(seen, self.now - self.error, self.limits)
         self.plans.append((self.now, plan))
         return plan
@@ -126,12 +131,13 @@ class World:
         plan = self.plan()
         if until == "storing":
             return plan
-        document = as_document(stored(plan.budgets))
-        if plan.turns or _rates(document) != _rates(self.document):
+        document = as_document(stored(plan.budgets, plan.outage))
+        changed = _rates(document) != _rates(self.document) or plan.outage != self.outage
+        if plan.turns or changed:
             self.document = document
         if until == "writing":
             return plan
-        self.budgets, self.last = dict(plan.budgets), self.now
+        self.budgets, self.outage, self.last = dict(plan.budgets), plan.outage, self.now
         self.turns += [(self.now, turn.node.zone) for turn in plan.turns]
         left = {uid: own for uid, own in self.requests.items() if own.key not in plan.deletions}
         withdrawn = {
@@ -160,7 +166,7 @@ class World:
                 self.tick()
                 self.error = NO_TIME
                 plan = self.tick()
-                self.document = as_document(stored(self.budgets))
+                self.document = as_document(stored(self.budgets, self.outage))
                 return plan
         return self.tick()
 

@@ -14,7 +14,7 @@ from controller.store import Change, Entry
 from controller.view import KnownPod, read_node, read_pod_on_node, read_request
 from controller.zones import Health, Node, Zone
 from tests.controller import objects
-from tests.controller.nodes import AT_ONCE, START, A, B, nodes, pod, snapshot
+from tests.controller.nodes import AT_ONCE, SECOND, START, A, B, nodes, pod, snapshot
 from tests.controller.objects import NAMESPACE, Document, uid
 
 POD: Final = replace(pod("a-000"), uid=uid(1))
@@ -172,3 +172,44 @@ def test_a_cluster_that_is_down_is_shown(zones: list[Zone]) -> None:
     listed = [node for zone in zones for node in nodes(zone, 3, 3)]
     plan = plan_node_health(snapshot(listed), START)
     assert "cluster_down 1.0" in shown(ZoneBoard(lambda: plan))
+
+
+# --- since when a node is down ------------------------------------------------------------------
+
+
+def turned(view: NodeView, health: Health, seconds: int, identity: str = uid(50)) -> Node:
+    """A node as the view knows it after it got into a state."""
+    node = Node("flips", A, health, START + seconds * SECOND)
+    entry = Entry(Key("", node.name), identity, 100 + seconds, node)
+    for change in view.store.put(entry):
+        view.node(change)
+    return view.nodes[node.name]
+
+
+def test_a_node_is_down_since_it_was_ready_last() -> None:
+    view = NodeView(REQUESTER)
+    states = [Health.READY, Health.UNREACHABLE, Health.NOT_READY, Health.UNREACHABLE]
+    nodes = [turned(view, health, 240 * number) for number, health in enumerate(states)]
+    assert {node.since for node in nodes[1:]} == {START + 240 * SECOND}
+    assert turned(view, Health.READY, 960).since == START + 960 * SECOND
+    assert turned(view, Health.NOT_READY, 1200).since == START + 1200 * SECOND
+
+
+def test_a_node_that_was_not_seen_to_be_ready_may_have_been() -> None:
+    """The same state, entered later: something was missed in between."""
+    view = NodeView(REQUESTER)
+    turned(view, Health.UNREACHABLE, 0)
+    assert turned(view, Health.UNREACHABLE, 240).since == START + 240 * SECOND
+
+
+def test_a_namesake_is_another_node() -> None:
+    view = NodeView(REQUESTER)
+    turned(view, Health.UNREACHABLE, 0)
+    assert turned(view, Health.NOT_READY, 240, uid(51)).since == START + 240 * SECOND
+
+
+def test_of_a_node_without_times_the_first_known_one_counts() -> None:
+    unknown = Node("n", A, Health.UNREACHABLE)
+    known = Node("n", A, Health.NOT_READY, START)
+    assert known.after(unknown).since == START
+    assert unknown.after(known).since == START

@@ -7,6 +7,7 @@ import pytest
 
 from controller import zone_budgets
 from controller.planning.budget import CAPACITY, CLOCK_ERROR, Budget
+from controller.planning.outage import Outage
 from controller.zone_budgets import ZoneBudgets
 from tests.controller.nodes import SECOND, START, A, B
 
@@ -38,7 +39,7 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
 @pytest.fixture
 def budgets(clocks: Clocks) -> ZoneBudgets:
     made = ZoneBudgets(clocks.now, MARGIN)
-    made.after({zone: Budget(START, 0, RATE) for zone in (A, B)})
+    made.after({zone: Budget(START, 0, RATE) for zone in (A, B)}, None)
     return made
 
 
@@ -80,7 +81,7 @@ def test_what_has_not_arrived_costs_nothing(budgets: ZoneBudgets, clocks: Clocks
 
 
 def test_a_turn_that_did_not_come_to_be_is_given_back(budgets: ZoneBudgets) -> None:
-    budgets.after({A: Budget(START, CAPACITY, RATE, {"n1": START}).spent("n2")})
+    budgets.after({A: Budget(START, CAPACITY, RATE, {"n1": START}).spent("n2")}, None)
     budgets.give_back(A, "n2")
     assert budgets.before(START)[A] == Budget(START, CAPACITY, RATE, {"n1": START})
 
@@ -101,6 +102,21 @@ def test_the_next_leader_waits_for_what_may_be_on_its_way(
     clocks.pass_by(5)
     found = inherited(budgets, clocks).before(clocks.now())[A]
     assert (found.tokens, found.time) == (0, clocks.now() + MARGIN + CLOCK_ERROR)
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_the_next_leader_knows_of_the_last_outage(
+    budgets: ZoneBudgets, clocks: Clocks, *, is_over: bool
+) -> None:
+    """In whole seconds, of which the later one is the careful one."""
+    seen = START + timedelta(milliseconds=1)
+    budgets.after(budgets.present(), Outage(seen=seen, is_over=is_over))
+    assert inherited(budgets, clocks).outage == Outage(seen=START + SECOND, is_over=is_over)
+
+
+def test_a_note_without_an_outage_tells_of_none(budgets: ZoneBudgets, clocks: Clocks) -> None:
+    assert "outage" not in budgets.note()
+    assert inherited(budgets, clocks).outage is None
 
 
 @pytest.mark.parametrize("note", ["{", "[]", '{"zones": [{"tokens": 2}]}'])
