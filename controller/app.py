@@ -259,14 +259,15 @@ class Controller:
     async def _work_with_the_present(self) -> None:
         """Work, once everything is known that the leader before has written."""
         async with asyncio.TaskGroup() as group:
-            for informer in self._informers:
+            for informer in self._own_informers:
                 group.create_task(informer.catch_up())
         self._queue.clear()
         self._leading = True
         self._add(self._router.everything())
-        if self._nodes is not None:
-            self._nodes.begin()
-        await self._loop.run(self._settings.workers)
+        async with asyncio.TaskGroup() as group:
+            if self._nodes is not None:
+                group.create_task(self._nodes.begin())
+            group.create_task(self._loop.run(self._settings.workers))
 
     # --- what happens in the cluster ------------------------------------------------------------
 

@@ -136,7 +136,7 @@ class Informer(Generic[ValueT]):
             await self._progress.wait()
 
     def learn(self, document: Mapping[str, Any]) -> None:
-        """Take over the answer to an own write, which the watch will only tell later."""
+        """Take over the answer to an own request, which the watch will only tell later."""
         if (entry := self._entry(document)) is not None:
             self._tell(self.store.learn(entry))
 

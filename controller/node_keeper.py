@@ -4,15 +4,17 @@ What a turn costs is in the Lease before its first request is sent, so that no l
 spends it again. See ADR 61.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import compress
 from typing import Final
 from uuid import UUID
 
 from cluster import clock
 from cluster.client import Cluster
-from cluster.failures import ClusterFailure
+from cluster.failures import ClusterFailure, Missing
 from cluster.key import Key
 from cluster.resources import NODES
 from controller.events import Say
@@ -47,7 +49,7 @@ GATHERING_SECONDS: Final = 0.5
 """For how long further changes are waited for, so that a storm of them leads to few plans. Our own
 choice: a plan takes up to a tenth of a second, and the rates are far slower."""
 BLIND_SECONDS: Final = 5.0
-"""Until it is looked again whether nodes can be read. Our own choice."""
+"""Until it is looked again whether nodes can be read, or are what they were. Our own choice."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ class NodeKeeper:
     ) -> None:
         """Bind to the parts of a controller; ``add`` adds an item to the queue, after seconds."""
         self._settings = settings
+        self._cluster = cluster
         self._lead = lead
         self._add = add
         self._leading = False
@@ -105,8 +108,12 @@ class NodeKeeper:
         """The kinds of work that are done here."""
         return {PLANNING: self._tick, NODE_REQUEST: self._requests.run}
 
-    def begin(self) -> None:
-        """This process leads from now on."""
+    async def begin(self) -> None:
+        """This process leads from now on; returns when nodes are known as they are by now.
+
+        Where they can't be read that may never be, while all other work goes on.
+        """
+        await self.informer.catch_up()
         self._requests.clear()
         self._herald.clear()
         self._budgets.begin(self._lead.inherited)
@@ -146,7 +153,8 @@ class NodeKeeper:
     async def _tick(self, _: Item) -> timedelta | None:
         """Plan, and see to what is planned.
 
-        Raises ClusterFailure where the Lease can't be written: then nobody has had a turn.
+        Raises ClusterFailure where nodes can't be looked at or the Lease can't be written: then
+        nobody has had a turn.
         """
         if self.informer.trouble is not None:
             # What was seen last is kept, but nobody is to lose a pod for news that may be old.
@@ -154,8 +162,9 @@ class NodeKeeper:
         plan = self._new_plan()
         self._requests.end_turns(plan)
         self._budgets.after(plan.budgets, plan.outage)
-        if plan.turns:
-            await self._pay(plan.turns)
+        planned = plan.turns
+        if planned:
+            plan = replace(plan, turns=await self._pay(planned))
         try:
             self._plan = plan
             self._herald.tell(plan, self._requests.new_withdrawals(plan))
@@ -163,7 +172,9 @@ class NodeKeeper:
                 self._add(item, 0.0)
         finally:
             self._close(plan.turns)
-        waits = (plan.requeue_after, self._requests.next_release())
+        waits = [plan.requeue_after, self._requests.next_release()]
+        if len(plan.turns) < len(planned):
+            waits.append(timedelta(seconds=BLIND_SECONDS))
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _new_plan(self) -> NodeHealthPlan:
@@ -176,19 +187,41 @@ class NodeKeeper:
         )
         return plan_node_health(snapshot, now, self._settings.limits)
 
-    async def _pay(self, turns: Iterable[Turn]) -> None:
-        """Have it stored that ``turns`` are paid for, and that they have not ended yet."""
-        for turn in turns:
+    async def _pay(self, planned: tuple[Turn, ...]) -> tuple[Turn, ...]:
+        """Those of the ``planned`` turns that are to be had. They are not closed yet.
+
+        It is stored that they are paid for, and that they have not ended.
+        """
+        for turn in planned:
             self._budgets.open(turn.node.zone)
-        if self._settings.dry_run:
-            return
+        turns: tuple[Turn, ...] = ()
         try:
-            await self._lead.keep()
+            real = await asyncio.gather(*(self._is_as_seen(turn.node) for turn in planned))
+            turns = tuple(compress(planned, real))
+            if turns and not self._settings.dry_run:
+                await self._lead.keep()
         except ClusterFailure:
-            self._close(turns)
-            for turn in turns:
-                self._budgets.give_back(turn.node.zone, turn.node.name)
+            self._cancel(planned)
             raise
+        self._cancel([turn for turn in planned if turn not in turns])
+        return turns
+
+    async def _is_as_seen(self, node: Node) -> bool:
+        """Whether ``node`` is at this moment what the plan goes by; else the view learns better.
+
+        A watch may be silent for long before anybody notices. Raises ClusterFailure.
+        """
+        try:
+            self.informer.learn(await self._cluster.get(NODES, Key("", node.name)))
+        except Missing:
+            return False  # the watch has yet to tell; its pods go with it
+        return self._nodes.nodes.get(node.name) == node
+
+    def _cancel(self, turns: Iterable[Turn]) -> None:
+        """These turns do not come to be."""
+        self._close(turns)
+        for turn in turns:
+            self._budgets.give_back(turn.node.zone, turn.node.name)
 
     def _close(self, turns: Iterable[Turn]) -> None:
         """From now on each request of these turns counts for itself."""

@@ -378,7 +378,7 @@ _BUNDLES: Final = {
 }
 _SECRETS: Final = {(verb, "secrets", "") for verb in ("create", "get", "update")}
 _LEASES: Final = {(verb, "leases", "coordination.k8s.io") for verb in ("create", "get", "update")}
-_NODES: Final = {("list", "nodes", ""), ("watch", "nodes", "")}
+_NODES: Final = {(verb, "nodes", "") for verb in ("get", "list", "watch")}
 _ASKING: Final = {
     (verb, "evictionrequests", "lifecycle.k8s.io") for verb in ("create", "patch", "delete")
 }

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from controller.planning.node_health import REQUESTER
 from controller.zones import REGION_LABEL, ZONE_LABEL, Health
-from rules.api import RESPONDERS_ANNOTATION
+from rules.api import API_VERSION, RESPONDERS_ANNOTATION
 from tests.controller.program import present
 from tests.controlplane import Mode, NoToolchainError, binary_path, parts
 from tests.controlplane.availability import skip_or_fail
@@ -100,6 +100,20 @@ class Bed:
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body}
         created: Object = self._call("POST", self._pods(), pod).body
         return created
+
+    def request(self, pod: Object) -> None:
+        """Let somebody else ask ``pod`` to leave."""
+        metadata = pod["metadata"]
+        target = {"pod": {"name": metadata["name"], "uid": metadata["uid"]}}
+        spec = {"target": target, "requester": "other.acme.io/drain", "intent": "Eviction"}
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": "EvictionRequest",
+            "metadata": {"name": f"other-{metadata['name']}"},
+            "spec": spec,
+        }
+        namespaced = f"/apis/{API_VERSION}/namespaces/{self.namespace}/evictionrequests"
+        self._call("POST", namespaced, body)
 
     def turn(self, health: Health, *nodes: str) -> None:
         """Let nodes get into a state."""

@@ -4,6 +4,7 @@ The keeper of nodes is the real one, and so is the writer. The API server is a m
 that keeps what arrived when.
 """
 
+import asyncio
 import heapq
 import itertools
 from collections import Counter
@@ -18,7 +19,7 @@ from cluster import clock
 from cluster.failures import ClusterFailure, Missing
 from cluster.key import Key
 from cluster.resources import Resource
-from controller import node_requests, zone_budgets
+from controller import node_keeper, node_requests, zone_budgets
 from controller.loop import reaction_to
 from controller.metrics import Metrics
 from controller.node_keeper import NodeHealth, NodeKeeper
@@ -195,6 +196,8 @@ class Leader:
         self.lead = Lead(world)
         self._queue: list[tuple[float, int, Item]] = []
         self._numbers = itertools.count()
+        self.is_watching = True
+        """Whether the API server tells it about nodes."""
         self._failures: Counter[Item] = Counter()
         self._busy: set[Item] = set()
         self.in_flight: Mapping[str, Any] | None = None
@@ -220,7 +223,8 @@ class Leader:
         for document in world.requests.values():
             self._learn(document)
         self.watch()
-        self.keeper.begin()
+        self.keeper.informer.catch_up = self._caught_up  # type: ignore[method-assign]
+        asyncio.run(self.keeper.begin())
 
     @property
     def time(self) -> "Leader":
@@ -229,11 +233,14 @@ class Leader:
     def now(self) -> datetime:
         return self.world.now - timedelta(seconds=self.world.misjudged)
 
+    async def _caught_up(self) -> None:
+        """The watch is as the test has it."""
+
     # --- what it sees ---------------------------------------------------------------------------
 
     def watch(self) -> None:
         """Take note of nodes, and of requests that others have changed."""
-        for name, node in self.world.nodes.items():
+        for name, node in self.world.nodes.items() if self.is_watching else ():
             if self._seen.get(name) != node:
                 self._seen[name] = node
                 entry = Entry(Key("", name), name, int(self.world.version()), node)
@@ -330,6 +337,16 @@ class Leader:
         await self.world.answer()
         return stored
 
+    async def get(self, _: Resource, key: Key) -> Document:
+        """A node, in a form that :func:`virtual` lets be read."""
+        await self.world.arrive()
+        node = self.world.nodes.get(key.name)
+        if node is None:
+            raise Missing("gone")
+        metadata = {"name": node.name, "uid": node.name, "resourceVersion": self.world.version()}
+        await self.world.answer()
+        return {"metadata": metadata, "node": node}
+
     async def delete(self, _: Resource, key: Key, uid: str, __: str) -> None:
         await self.world.arrive()
         stored = self.world.requests.pop(key.name, None)
@@ -347,4 +364,5 @@ def virtual(world: World) -> Iterator[None]:
         for module in (zone_budgets, node_requests):
             patch.setattr(module, "monotonic", world.steady)
         patch.setattr(clock, "now", world.wall)
+        patch.setattr(node_keeper, "read_node", lambda document: document["node"])
         yield

@@ -65,7 +65,7 @@ DELETE: Final[Object] = {
     "verbs": ["delete"],
 }
 NODE_HEALTH: Final[list[Object]] = [
-    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]},
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
     {
         "apiGroups": ["lifecycle.k8s.io"],
         "resources": ["evictionrequests"],

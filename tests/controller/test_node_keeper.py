@@ -175,6 +175,64 @@ def test_no_turn_on_old_news() -> None:
     assert {each.node for each in world.arrivals} == {"n0"}
 
 
+def test_no_turn_of_a_node_that_has_recovered_unseen() -> None:
+    """The watch is silent, and nobody has noticed."""
+    world = World()
+    world.turn(Health.UNREACHABLE, "n0", "n2")
+    with virtual(world):
+        leader = Leader(world, SETTINGS)
+        leader.is_watching = False
+        world.turn(Health.READY, "n0")
+        asyncio.run(leader.run(30))
+    assert {each.node for each in world.arrivals} == {"n2"}
+    assert leader.metrics.turns.labels(*A)._value.get() == 1
+
+
+def test_no_turn_of_a_node_that_is_gone_unseen() -> None:
+    world = World()
+    world.turn(Health.UNREACHABLE, "n0", "n1")
+    with virtual(world):
+        leader = Leader(world, SETTINGS)
+        leader.is_watching = False
+        gone = world.nodes.pop("n0")
+        asyncio.run(leader.run(30))
+        assert {each.node for each in world.arrivals} == {"n1"}
+        world.nodes["n0"] = gone
+        asyncio.run(leader.run(30))
+    assert {each.node for each in world.arrivals} == {"n0", "n1"}
+
+
+def test_no_turn_while_nodes_can_not_be_looked_at() -> None:
+    world = World()
+    world.turn(Health.UNREACHABLE, "n0")
+    with virtual(world):
+        leader = Leader(world, SETTINGS)
+        get, looks = leader.get, 0
+
+        async def away(*_: Any) -> Any:
+            nonlocal looks
+            looks += 1
+            raise Unreachable("no answer")
+
+        leader.get = away  # type: ignore[method-assign]
+        asyncio.run(leader.run(30))
+        assert (world.arrivals, looks > 0) == ([], True)
+        leader.get = get  # type: ignore[method-assign]
+        asyncio.run(leader.run(60))
+    assert {each.node for each in world.arrivals} == {"n0"}
+
+
+def test_a_dry_run_looks_as_well() -> None:
+    world = World()
+    world.turn(Health.UNREACHABLE, "n0")
+    with virtual(world):
+        leader = Leader(world, NodeHealth(dry_run=True))
+        leader.is_watching = False
+        world.turn(Health.READY, "n0")
+        asyncio.run(leader.run(30))
+    assert leader.metrics.turns.labels(*A)._value.get() == 0
+
+
 def test_no_turn_without_the_lease() -> None:
     """The token must be known to be spent before the first request is sent."""
     world = World()

@@ -80,7 +80,7 @@
 {{- if .Values.controller.nodeHealth.enabled }}
 - apiGroups: [""]
   resources: [nodes]
-  verbs: [list, watch]
+  verbs: [get, list, watch]
 {{- end }}
 {{- if $asks }}
 # No right to the requester's name or to pods/eviction: the webhook is not asked about these writes.
