@@ -1,5 +1,6 @@
 """``usher nodes``: how the zones of a cluster stand, and whose pods would be evicted when."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -124,7 +125,8 @@ def _outlook(
     dump: Dump, timeline: Timeline, start: datetime, limits: Limits, *, is_simulated: bool
 ) -> Outlook:
     """What follows from it. Raises TimelineError."""
-    snapshot = dump.snapshot
+    nodes = {name: node.after(None, start) for name, node in dump.snapshot.nodes.items()}
+    snapshot = replace(dump.snapshot, nodes=nodes)
     if not dump.knows_budgets:
         snapshot = with_full_budgets(snapshot, start, limits)
     happenings = changes(timeline, snapshot.nodes.values(), start)

@@ -11,7 +11,13 @@ from controller.metrics import Metrics
 from controller.node_view import NodeView
 from controller.planning.node_health import NodeHealthPlan
 from controller.planning.node_pods import OwnRequest
-from controller.planning.occurrences import Occurrence, asked_to_leave, may_stay, zone_changed
+from controller.planning.occurrences import (
+    Occurrence,
+    asked_to_leave,
+    may_stay,
+    tainted,
+    zone_changed,
+)
 from controller.zones import Zone, ZoneState
 
 _log = structlog.get_logger()
@@ -41,6 +47,8 @@ class NodeHerald:
         for node, pods in plan.turns:
             self._metrics.turns.labels(*node.zone).inc()
             self._tell_of_node(node.name, asked_to_leave(node, len(pods)))
+        for node, pods in plan.tainted:
+            self._tell_of_node(node.name, tainted(node, len(pods)))
         found = (self._nodes.node_of(own.pod_uid) for own in withdrawals)
         withdrawn = Counter(node.name for node in found if node is not None)
         for name, number in withdrawn.items():

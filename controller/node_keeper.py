@@ -127,7 +127,7 @@ class NodeKeeper:
 
     def node_changed(self, change: Change[Node]) -> None:
         """A node has come, gone, or changed in what counts."""
-        self._plan_soon(self._nodes.node(change))
+        self._plan_soon(self._nodes.node(change, self._budgets.now()))
 
     def pod_changed(self, change: Change[KnownPod]) -> None:
         """The same about a pod."""
@@ -162,9 +162,9 @@ class NodeKeeper:
         plan = self._new_plan()
         self._requests.end_turns(plan)
         self._budgets.after(plan.budgets, plan.outage)
-        planned = plan.turns
-        if planned:
-            plan = replace(plan, turns=await self._pay(planned))
+        planned, tainted = plan.turns, self._requests.unscheduled(plan.tainted)
+        turns, real = await self._pay(planned, tainted)
+        plan = replace(plan, turns=turns, tainted=real)
         try:
             self._plan = plan
             self._herald.tell(plan, self._requests.new_withdrawals(plan))
@@ -173,7 +173,7 @@ class NodeKeeper:
         finally:
             self._close(plan.turns)
         waits = [plan.requeue_after, self._requests.next_release()]
-        if len(plan.turns) < len(planned):
+        if len(plan.turns + plan.tainted) < len(planned + tainted):
             waits.append(timedelta(seconds=BLIND_SECONDS))
         return min((wait for wait in waits if wait is not None), default=None)
 
@@ -187,24 +187,30 @@ class NodeKeeper:
         )
         return plan_node_health(snapshot, now, self._settings.limits)
 
-    async def _pay(self, planned: tuple[Turn, ...]) -> tuple[Turn, ...]:
-        """Those of the ``planned`` turns that are to be had. They are not closed yet.
+    async def _pay(
+        self, planned: tuple[Turn, ...], tainted: tuple[Turn, ...]
+    ) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
+        """Those of both that are to be had. The ``planned`` turns among them are not closed yet.
 
-        It is stored that they are paid for, and that they have not ended.
+        It is stored that they are paid for, and that they have not ended. The others cost nothing.
         """
         for turn in planned:
             self._budgets.open(turn.node.zone)
-        turns: tuple[Turn, ...] = ()
         try:
-            real = await asyncio.gather(*(self._is_as_seen(turn.node) for turn in planned))
-            turns = tuple(compress(planned, real))
+            real = await self._real(tainted)
+            turns = await self._real(planned)
             if turns and not self._settings.dry_run:
                 await self._lead.keep()
         except ClusterFailure:
             self._cancel(planned)
             raise
         self._cancel([turn for turn in planned if turn not in turns])
-        return turns
+        return turns, real
+
+    async def _real(self, turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
+        """Those of ``turns`` whose node is what the plan goes by. Raises ClusterFailure."""
+        real = await asyncio.gather(*(self._is_as_seen(turn.node) for turn in turns))
+        return tuple(compress(turns, real))
 
     async def _is_as_seen(self, node: Node) -> bool:
         """Whether ``node`` is at this moment what the plan goes by; else the view learns better.

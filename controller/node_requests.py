@@ -4,7 +4,7 @@ Each is an item of the work queue, so that failures are handled as those of all 
 request that is refused holds up nobody.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from time import monotonic
@@ -16,8 +16,8 @@ from controller.metrics import Metrics
 from controller.node_view import NodeView
 from controller.ownership import NODE_HEALTH_MANAGER
 from controller.planning.admission import as_request
-from controller.planning.node_health import NodeHealthPlan, request_key, request_write
-from controller.planning.node_pods import OwnRequest
+from controller.planning.node_health import NodeHealthPlan, Turn, request_key, request_write
+from controller.planning.node_pods import NodePod, OwnRequest
 from controller.planning.snapshot import Snapshot
 from controller.planning.writes import EVICTION_REQUESTS
 from controller.routing import NODE_REQUEST, Item, target_uid
@@ -25,7 +25,7 @@ from controller.store import Entry
 from controller.view import View
 from controller.writer import RefusedPlanError, Writer
 from controller.zone_budgets import ZoneBudgets
-from controller.zones import Zone
+from controller.zones import Node, Zone
 from rules.api import EvictionRequest, Intent, PodReference
 
 REFUSED_SECONDS: Final = 300.0
@@ -42,6 +42,8 @@ class _Task(NamedTuple):
     pod_name: str
     zone: Zone
     """That of the node."""
+    is_limited: bool = True
+    """Whether the zone's budget has paid for it."""
 
 
 class _Refusal(NamedTuple):
@@ -105,7 +107,7 @@ class NodeRequests:
         """
         zones = {turn.node.zone for turn in plan.turns}
         for item, task in tuple(self._tasks.items()):
-            is_over = plan.status.is_down or task.zone in zones
+            is_over = plan.status.is_down or (task.is_limited and task.zone in zones)
             if task.intent is Intent.EVICTION and is_over:
                 self._finish(item)
 
@@ -124,6 +126,18 @@ class NodeRequests:
             if task.intent is Intent.EVICTION:
                 self._open(item, task)
             yield item
+
+    def unscheduled(self, turns: Iterable[Turn]) -> tuple[Turn, ...]:
+        """What is new of ``turns`` that no budget pays for: plans have them until all is asked."""
+        left = (
+            Turn(node, tuple(pod for pod in pods if not self._is_scheduled(pod, node)))
+            for node, pods in turns
+        )
+        return tuple(turn for turn in left if turn.pods)
+
+    def _is_scheduled(self, pod: NodePod, node: Node) -> bool:
+        item = Item(NODE_REQUEST, request_key(pod), pod.uid)
+        return self._tasks.get(item) == _tainted(pod, node)
 
     def new_withdrawals(self, plan: NodeHealthPlan) -> list[OwnRequest]:
         """The requests to withdraw that no plan before has told of."""
@@ -147,6 +161,9 @@ class NodeRequests:
             for pod in turn.pods:
                 task = _Task(Intent.EVICTION, pod.key.name, turn.node.zone)
                 yield Item(NODE_REQUEST, request_key(pod), pod.uid), task
+        for node, pods in plan.tainted:
+            for pod in pods:
+                yield Item(NODE_REQUEST, request_key(pod), pod.uid), _tainted(pod, node)
 
     # --- the work -------------------------------------------------------------------------------
 
@@ -171,8 +188,10 @@ class NodeRequests:
 
     async def _ask(self, item: Item, task: _Task, entry: Entry[EvictionRequest] | None) -> None:
         node = self._nodes.node_of(item.target)
-        if node is None or node.is_healthy or self._is_down:
+        if node is None or self._is_down or not self._nodes.has_to_leave(item.target):
             return  # nodes recover while requests wait
+        if task.is_limited and node.is_healthy:
+            return
         if entry is not None:
             self._refuse(item, task)  # its name is taken: nobody can ask for the pod
             return
@@ -208,13 +227,14 @@ class NodeRequests:
         self._finish(item)
 
     def _open(self, item: Item, task: _Task) -> None:
-        if item not in self._opened:
+        if item not in self._opened and task.is_limited:
             self._opened[item] = task.zone
             self._budgets.open(task.zone)
 
     def _close(self, item: Item, *, has_arrived: bool) -> None:
         self._sending.discard(item)
-        self._budgets.close(self._opened.pop(item), has_arrived=has_arrived)
+        if item in self._opened:
+            self._budgets.close(self._opened.pop(item), has_arrived=has_arrived)
 
     def _finish(self, item: Item) -> None:
         """There is nothing to be done about the request any more, or something else."""
@@ -224,6 +244,10 @@ class NodeRequests:
 
 
 _DELETE: Final = _Task(None, "", Zone())
+
+
+def _tainted(pod: NodePod, node: Node) -> _Task:
+    return _Task(Intent.EVICTION, pod.key.name, node.zone, is_limited=False)
 
 
 class PretendedRequests:
@@ -251,6 +275,10 @@ class PretendedRequests:
     def end_turns(self, plan: NodeHealthPlan) -> None:
         """Nothing is left over."""
 
+    def unscheduled(self, turns: Iterable[Turn]) -> tuple[Turn, ...]:
+        """All: each plan's are carried out at once."""
+        return tuple(turns)
+
     def new_withdrawals(self, plan: NodeHealthPlan) -> list[OwnRequest]:
         """The requests to withdraw: each plan's are carried out at once."""
         return list(plan.withdrawals)
@@ -266,7 +294,7 @@ class PretendedRequests:
             self._metrics.withdrawn.labels(*(node.zone if node else Zone())).inc()
         ended = set(plan.deletions)
         self._pretended = {u: own for u, own in self._pretended.items() if own.key not in ended}
-        for turn in plan.turns:
+        for turn in plan.turns + plan.tainted:
             self._metrics.asked.labels(*turn.node.zone).inc(len(turn.pods))
             for pod in turn.pods:
                 self._pretended[pod.uid] = OwnRequest(request_key(pod), pod.uid, pod.key.name)

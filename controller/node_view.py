@@ -6,12 +6,12 @@ every plan. Pure.
 
 from collections import defaultdict
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from cluster.key import Key
 from controller.planning.budget import Budget
 from controller.planning.node_health import NodeHealthSnapshot, request_name
-from controller.planning.node_pods import NodePod, OwnRequest, Pods
+from controller.planning.node_pods import NodePod, OwnRequest, Pods, has_to_leave
 from controller.planning.outage import Outage
 from controller.store import Change, Entry, Store
 from controller.view import KnownPod
@@ -34,12 +34,12 @@ class NodeView:
         self._asked: set[str] = set()
         """UIDs of the pods that have a request."""
 
-    def node(self, change: Change[Node]) -> bool:
-        """A node has come, gone, or changed in what counts."""
+    def node(self, change: Change[Node], now: datetime) -> bool:
+        """A node has come, gone, or changed in what counts, at about ``now``."""
         old, new = change
         if new is not None:
             before = self.nodes.get(new.key.name) if old and old.uid == new.uid else None
-            self.nodes[new.key.name] = new.value.after(before) if before else new.value
+            self.nodes[new.key.name] = new.value.after(before, now)
         elif old is not None:
             del self.nodes[old.key.name]
         return True
@@ -82,6 +82,12 @@ class NodeView:
         pod = self._pods.get(uid)
         return self.nodes.get(pod.node) if pod is not None else None
 
+    def has_to_leave(self, uid: str) -> bool:
+        """Whether the node of the pod with that UID is such that it can't stay for ever."""
+        pod = self._pods.get(uid)
+        node = self.nodes.get(pod.node) if pod is not None else None
+        return pod is not None and node is not None and has_to_leave(pod, node)
+
     def requests(self) -> dict[str, OwnRequest]:
         """UID of a pod → the own request for it.
 
@@ -107,7 +113,9 @@ class NodeView:
 
     def _matters(self, pod: NodePod) -> bool:
         node = self.nodes.get(pod.node)
-        return pod.uid in self._asked or (node is not None and not node.is_healthy)
+        return pod.uid in self._asked or (
+            node is not None and (not node.is_healthy or bool(node.taints))
+        )
 
 
 def own_request(entry: Entry[EvictionRequest], requester: str) -> OwnRequest | None:

@@ -159,7 +159,7 @@ class _Run:
             node = self._nodes[name]
             if node.health is not change.health:
                 changed = replace(node, health=change.health, since=change.time, down_since=None)
-                self._nodes[name] = changed.after(node)
+                self._nodes[name] = changed.after(node, change.time)
 
     def tick(self, now: datetime) -> timedelta | None:
         """Plan, and do what was planned; returns when to plan again."""
@@ -169,7 +169,7 @@ class _Run:
         plan = plan_node_health(snapshot, now, self._limits)
         self._budgets, self._outage = plan.budgets, plan.outage
         self._record_zones(plan, now)
-        for node, pods in plan.turns:
+        for node, pods in plan.turns + plan.tainted:
             for pod in pods:
                 request = OwnRequest(request_key(pod), pod.uid, pod.key.name)
                 self._requests[pod.uid] = request

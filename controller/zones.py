@@ -53,6 +53,19 @@ class Health(StrEnum):
         return f"node.kubernetes.io/{self}"
 
 
+HEALTH_TAINTS: Final = frozenset({Health.NOT_READY.taint, Health.UNREACHABLE.taint})
+"""Keys of the taints that go with the Ready condition, which says more about it than they do."""
+
+
+class OtherTaint(NamedTuple):
+    """A NoExecute taint that somebody has put on a node for another reason than its health."""
+
+    key: str
+    value: str = ""
+    since: datetime | None = None
+    """From when on tolerationSeconds count. None: nobody has told; see :meth:`Node.after`."""
+
+
 class Zone(NamedTuple):
     """A failure domain; all nodes without labels make up one, too."""
 
@@ -74,6 +87,7 @@ class Taint(Shape):
     """Keeps pods away (``core/v1 Taint``)."""
 
     key: str = ""
+    value: str = ""
     effect: str = ""
     time_added: Time | None = None
 
@@ -113,6 +127,8 @@ class Node:
     """When it failed in another way than now, without having been ready since; None: it did not.
     The node controller keeps that time as well when it changes the taint (taint_eviction.go,
     ``scheduledEviction.CreatedAt``)."""
+    taints: tuple[OtherTaint, ...] = ()
+    """Those that pods have to tolerate however healthy the node is."""
 
     @classmethod
     def of(cls, node: NodeObject) -> "Node":
@@ -128,11 +144,37 @@ class Node:
         ]
         # A taint comes after the change that it goes with. An older one is of an outage before.
         known = [time for time in (*times, ready and ready.last_transition_time) if time]
-        since = max(known, default=None)
-        return cls(node.metadata.name, zone, health, since, EXCLUDED_LABEL in labels)
+        others = tuple(
+            OtherTaint(taint.key, taint.value, taint.time_added)
+            for taint in node.spec.taints
+            if taint.effect == NO_EXECUTE and taint.key not in HEALTH_TAINTS
+        )
+        return cls(
+            node.metadata.name,
+            zone,
+            health,
+            max(known, default=None),
+            is_excluded=EXCLUDED_LABEL in labels,
+            taints=others,
+        )
 
-    def after(self, before: "Node") -> "Node":
-        """This node, which was ``before`` until now: only being ready ends being down."""
+    def after(self, before: "Node | None", now: datetime) -> "Node":
+        """This node, which was ``before`` until ``now``, or was not known.
+
+        Taints without a time count from when they were seen first, as in Kubernetes.
+        """
+        node = self if before is None else self._down_after(before)
+        if all(taint.since for taint in node.taints):
+            return node
+        seen = {taint[:2]: taint.since for taint in before.taints} if before else {}
+        taints = tuple(
+            taint if taint.since else taint._replace(since=seen.get(taint[:2]) or now)
+            for taint in node.taints
+        )
+        return replace(node, taints=taints)
+
+    def _down_after(self, before: "Node") -> "Node":
+        """Only being ready ends being down."""
         if self.is_healthy or before.is_healthy:
             return self
         down_since = before.down_since

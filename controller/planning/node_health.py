@@ -4,14 +4,21 @@ Source: Kubernetes' documentation of nodes, "Rate limits on eviction", with Evic
 place of deletions. See ADR 60.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from cluster.key import Key
 from controller.planning.budget import Budget, Waiting
-from controller.planning.node_pods import GRACE, NodePod, OwnRequest, Pods
+from controller.planning.node_pods import (
+    GRACE,
+    NodePod,
+    OwnRequest,
+    Pods,
+    has_to_leave,
+    tainted_at,
+)
 from controller.planning.outage import Outage, grace_begins, outage_after
 from controller.planning.writes import EVICTION_REQUEST_KIND, EVICTION_REQUESTS, Write
 from controller.zones import DEFAULTS, ClusterStatus, Limits, Node, Zone, assess
@@ -55,6 +62,8 @@ class NodeHealthPlan:
     status: ClusterStatus
     turns: tuple[Turn, ...]
     """At most one in each zone: EvictionRequests to create for the pods."""
+    tainted: tuple[Turn, ...]
+    """More of them, because of taints that are about something else than a node's health."""
     withdrawals: tuple[OwnRequest, ...]
     """Requests that nobody needs any more: the intent becomes Withdrawn."""
     deletions: tuple[Key, ...]
@@ -90,6 +99,10 @@ def plan_node_health(
     status = assess(snapshot.nodes.values(), limits)
     outage = outage_after(snapshot.outage, now, is_down=status.is_down)
     snapshot = replace(snapshot, outage=outage)
+    tainted, next_tainted = _tainted(snapshot, status, now)
+    asked = {pod.uid: OwnRequest(request_key(pod), pod.uid, "") for t in tainted for pod in t.pods}
+    if asked:
+        snapshot = replace(snapshot, requests={**snapshot.requests, **asked})
     found = _find(snapshot, status, now)
     turns, queues, budgets = [], {}, {}
     for zone, zone_status in status.zones.items():
@@ -102,16 +115,17 @@ def plan_node_health(
             turns.append(Turn(node, _due_pods(node, snapshot, now)))
             budget = budget.spent(node.name)
         queues[zone], budgets[zone] = tuple(queue), budget
-    withdrawals, deletions = _endings(snapshot, status)
+    withdrawals, deletions = _endings(snapshot, status, asked)
     return NodeHealthPlan(
         status,
         tuple(turns),
+        tainted,
         withdrawals,
         deletions,
         queues,
         budgets,
         outage,
-        _requeue(found, queues, budgets),
+        _requeue((found.next_due, next_tainted), queues, budgets),
     )
 
 
@@ -169,24 +183,46 @@ def _due_pods(node: Node, snapshot: NodeHealthSnapshot, now: datetime) -> tuple[
     )
 
 
+def _tainted(
+    snapshot: NodeHealthSnapshot, status: ClusterStatus, now: datetime
+) -> tuple[tuple[Turn, ...], timedelta | None]:
+    """The nodes with pods that are due because of other taints, and how long until the next are.
+
+    Whoever has set the taint has chosen which nodes, and when: no rate limits that. See ADR 63.
+    """
+    turns: list[Turn] = []
+    times: list[datetime] = []
+    for node in snapshot.nodes.values():
+        if not node.taints or status.is_down:
+            continue
+        due = [
+            (time, pod)
+            for pod in snapshot.pods.by_node.get(node.name, ())
+            if pod.uid not in snapshot.requests and (time := tainted_at(pod, node)) is not None
+        ]
+        times += [time for time, _ in due if time > now]
+        pods = tuple(pod for time, pod in due if time <= now)
+        if pods:
+            turns.append(Turn(node, pods))
+    return tuple(turns), min(times) - now if times else None
+
+
 def _endings(
-    snapshot: NodeHealthSnapshot, status: ClusterStatus
+    snapshot: NodeHealthSnapshot, status: ClusterStatus, asked: Collection[str]
 ) -> tuple[tuple[OwnRequest, ...], tuple[Key, ...]]:
-    """The requests to withdraw and those to delete."""
-    # A node that is gone is not healthy: its pods are lost, too.
-    healthy = {node.name for node in snapshot.nodes.values() if node.is_healthy}
-    pods, is_down = snapshot.pods.by_uid, status.is_down
+    """The requests to withdraw and those to delete; ``asked``: pods of which these are new."""
+    nodes, pods, is_down = snapshot.nodes, snapshot.pods.by_uid, status.is_down
     withdrawals, deletions = [], []
     for request in snapshot.requests.values():
         pod = pods.get(request.pod_uid)
-        if request.is_deleted:
+        if request.is_deleted or request.pod_uid in asked:
             continue
         if pod is None or request.is_evicted:
             deletions.append(request.key)
         elif not request.wants_eviction:
             if request.is_seen:
                 deletions.append(request.key)
-        elif is_down or pod.node in healthy:
+        elif is_down or _may_stay(pod, nodes.get(pod.node)):
             # One that failed for good was kept until now: else it would be made again and again.
             if request.is_done:
                 deletions.append(request.key)
@@ -195,11 +231,18 @@ def _endings(
     return tuple(withdrawals), tuple(deletions)
 
 
+def _may_stay(pod: NodePod, node: Node | None) -> bool:
+    """Whether ``pod`` needs to leave its ``node`` no more; with a node that is gone it is lost."""
+    return node is not None and not has_to_leave(pod, node)
+
+
 def _requeue(
-    found: _Found, queues: Mapping[Zone, tuple[Waiting, ...]], budgets: Mapping[Zone, Budget]
+    due: tuple[timedelta | None, ...],
+    queues: Mapping[Zone, tuple[Waiting, ...]],
+    budgets: Mapping[Zone, Budget],
 ) -> timedelta | None:
     waits = [budgets[zone].wait for zone, queue in queues.items() if queue]
-    return min((wait for wait in (*waits, found.next_due) if wait is not None), default=None)
+    return min((wait for wait in (*waits, *due) if wait is not None), default=None)
 
 
 def request_write(key: Key, pod: PodReference, requester: str, intent: Intent) -> Write:

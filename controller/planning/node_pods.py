@@ -1,4 +1,4 @@
-"""The pods of nodes: which of them may be asked to leave a failed node, and after how long.
+"""The pods of nodes: which of them have to leave a failed or tainted node, and after how long.
 
 Source: ``core/v1 Toleration``, and Kubernetes' documentation of taints and tolerations.
 """
@@ -6,15 +6,16 @@ Source: ``core/v1 Toleration``, and Kubernetes' documentation of taints and tole
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import lru_cache
 from operator import attrgetter
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import Field
 
 from cluster.key import Key
 from controller.planning.request import is_done
-from controller.zones import NO_EXECUTE, Health
+from controller.zones import HEALTH_TAINTS, NO_EXECUTE, Health, Node
 from rules.api import (
     MIRROR_ANNOTATION,
     ConditionType,
@@ -30,6 +31,8 @@ from rules.states import is_true
 _LIST: Final = Field(strict=False)
 _EXISTS: Final = "Exists"
 _EQUAL: Final = frozenset({"", "Equal"})
+_COMPARISONS: Final = frozenset({"Gt", "Lt"})
+"""Of whole numbers (alpha since 1.35)."""
 _FINAL_PHASES: Final = frozenset({"Failed", "Succeeded"})
 _DAEMON_SET: Final = "DaemonSet"
 _AT_ONCE: Final = timedelta()
@@ -46,13 +49,25 @@ class Toleration(Shape):
     effect: str = ""
     toleration_seconds: Int64 | None = None
 
-    def matches(self, taint: str) -> bool:
-        """Whether it tolerates the NoExecute taint of that key, which has no value."""
-        if self.effect not in ("", NO_EXECUTE) or self.key not in ("", taint):
+
+class Tolerance(NamedTuple):
+    """A toleration of NoExecute taints, cut down so that many pods can share it."""
+
+    key: str
+    operator: str
+    value: str
+    grace: timedelta | None
+    """None: it tolerates for ever."""
+
+    def matches(self, key: str, value: str = "") -> bool:
+        """Whether it tolerates the taint of that key and value (``ToleratesTaint``)."""
+        if self.key not in ("", key):
             return False
         if self.operator == _EXISTS:
             return True
-        return bool(self.key) and self.operator in _EQUAL and not self.value
+        if self.operator in _COMPARISONS:
+            return bool(self.key) and _compare(self.operator, value, self.value)
+        return bool(self.key) and self.operator in _EQUAL and value == self.value
 
 
 class PodMeta(Shape):
@@ -99,13 +114,18 @@ class NodePod:
     """For how long it stays on a node that is not ready; None: for ever."""
     unreachable: timedelta | None = _AT_ONCE
     """The same for a node that is unreachable."""
+    stays: bool = False
+    """Whether nobody needs to ask for it, see :func:`_stays`."""
+    tolerances: tuple[Tolerance, ...] = ()
+    """What it tolerates of other taints than those two."""
 
     @classmethod
     def of(cls, pod: PodObject) -> "NodePod":
         """The pod that the API serves as ``pod``."""
         stays = _stays(pod)
+        tolerances = _tolerances(pod.spec.tolerations)
         grace = {
-            health: None if stays else grace_for(pod.spec.tolerations, health.taint)
+            health: None if stays else grace_for(tolerances, health.taint)
             for health in (Health.NOT_READY, Health.UNREACHABLE)
         }
         return cls(
@@ -114,6 +134,8 @@ class NodePod:
             pod.spec.node_name,
             grace[Health.NOT_READY],
             grace[Health.UNREACHABLE],
+            stays,
+            _shared(tuple(each for each in tolerances if each.key not in HEALTH_TAINTS)),
         )
 
 
@@ -178,18 +200,63 @@ GRACE: Final[Mapping[Health, Callable[[NodePod], timedelta | None]]] = {
 of thousands of nodes."""
 
 
-def grace_for(tolerations: Iterable[Toleration], taint: str) -> timedelta | None:
-    """How long a NoExecute taint of the key ``taint`` is tolerated; None: for ever.
+def grace_for(tolerances: Iterable[Tolerance], key: str, value: str = "") -> timedelta | None:
+    """How long the NoExecute taint of that key and value is tolerated; None: for ever.
 
     The first toleration that matches decides.
     """
-    for toleration in tolerations:
-        if toleration.matches(taint):
-            seconds = toleration.toleration_seconds
-            if seconds is None or seconds > _LONGEST:
-                return None
-            return timedelta(seconds=max(seconds, 0))
+    for tolerance in tolerances:
+        if tolerance.matches(key, value):
+            return tolerance.grace
     return _AT_ONCE
+
+
+def tainted_at(pod: NodePod, node: Node) -> datetime | None:
+    """When ``pod`` is due because of the other taints of its ``node``; None: never."""
+    if pod.stays:
+        return None
+    graces = [(each.since, grace_for(pod.tolerances, each.key, each.value)) for each in node.taints]
+    times = [since + grace for since, grace in graces if since is not None and grace is not None]
+    return min(times, default=None)
+
+
+def has_to_leave(pod: NodePod, node: Node) -> bool:
+    """Whether ``node`` is such that ``pod`` can't stay on it for ever.
+
+    What is leaving already has to leave for the reason for which it once was asked.
+    """
+    if not node.is_healthy and (pod.stays or GRACE[node.health](pod) is not None):
+        return True
+    return any(grace_for(pod.tolerances, each.key, each.value) is not None for each in node.taints)
+
+
+def _tolerances(tolerations: Iterable[Toleration]) -> list[Tolerance]:
+    return [
+        Tolerance(each.key, each.operator, each.value, _grace(each.toleration_seconds))
+        for each in tolerations
+        if each.effect in ("", NO_EXECUTE)
+    ]
+
+
+def _grace(seconds: int | None) -> timedelta | None:
+    if seconds is None or seconds > _LONGEST:
+        return None
+    return timedelta(seconds=max(seconds, 0))
+
+
+@lru_cache(maxsize=1024)
+def _shared(tolerances: tuple[Tolerance, ...]) -> tuple[Tolerance, ...]:
+    """``tolerances``, once for the many pods that have the same."""
+    return tolerances
+
+
+def _compare(operator: str, taint: str, toleration: str) -> bool:
+    """Whether the value of a taint is greater or less than that of a toleration."""
+    try:
+        left, right = int(taint), int(toleration)
+    except ValueError:
+        return False
+    return left > right if operator == "Gt" else left < right
 
 
 def _stays(pod: PodObject) -> bool:

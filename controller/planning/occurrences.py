@@ -55,9 +55,16 @@ def asked_to_leave(node: Node, pods: int) -> Occurrence:
     return Occurrence("EvictingPods", words, is_warning=True)
 
 
+def tainted(node: Node, pods: int) -> Occurrence:
+    """A node has taints that its pods do not tolerate, or no longer."""
+    keys = ", ".join(sorted({taint.key for taint in node.taints}))
+    words = f"The node has NoExecute taints ({keys}): {_pods(pods)} asked to leave."
+    return Occurrence("EvictingPods", words)
+
+
 def may_stay(pods: int, *, is_down: bool) -> Occurrence:
     """Nobody asks any more for what was asked of the pods of a node."""
-    why = "No node of the cluster is healthy" if is_down else "The node is healthy again"
+    why = "No node of the cluster is healthy" if is_down else "The node may keep them"
     return Occurrence("EvictionsWithdrawn", f"{why}: {_pods(pods)} no longer asked to leave.")
 
 

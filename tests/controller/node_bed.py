@@ -119,6 +119,11 @@ class Bed:
         """Let nodes get into a state."""
         self._each(nodes, partial(self._turn, health))
 
+    def taint(self, node: str, *taints: Object) -> None:
+        """Give a healthy node these taints, and no others."""
+        change = {"spec": {"taints": list(taints)}}
+        self._call("PATCH", f"/api/v1/nodes/{node}", change, content_type=MERGE_PATCH)
+
     def _create_node(self, name: str) -> None:
         labels = {REGION_LABEL: REGION, ZONE_LABEL: name.partition("-")[0]}
         self._call("POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels}})

@@ -83,6 +83,26 @@ def test_pods_of_a_failed_node_are_evicted(bed: Bed, program: Program) -> None:
     assert program.metric(f"{METRICS}turns_total") == 1
 
 
+def test_pods_leave_a_healthy_node_for_a_taint_that_they_do_not_tolerate(
+    bed: Bed, program: Program
+) -> None:
+    key = "acme.io/maintenance"
+    tolerant = {"tolerations": [{"key": key, "operator": "Exists"}]}
+    bed.create_pod("c-00-pod-stays", **tolerant)
+    bed.create_pod("c-00-pod-0", [PATIENT])
+    bed.taint("c-00", {"key": key, "effect": "NoExecute"})
+    eventually(lambda: bed.requests("Eviction").keys() == {"c-00-pod-0"}, "it is asked to leave")
+    bed.taint("c-00")
+    bed.wait_until_gone()
+    assert bed.pods("c-00") == {"c-00-pod-stays", "c-00-pod-0"}
+    bed.create_pod("c-00-pod-1")
+    bed.taint("c-00", {"key": key, "effect": "NoExecute"})
+    eventually(lambda: "c-00-pod-1" not in bed.pods("c-00"), "it is evicted")
+    assert program.metric(f"{METRICS}turns_total") == 0
+    bed.taint("c-00")
+    bed.wait_until_gone()
+
+
 def test_a_recovered_node_keeps_its_pods(bed: Bed, program: Program) -> None:
     pod = bed.create_pod("b-00-pod-0", [PATIENT])
     bed.turn(Health.NOT_READY, "b-00")

@@ -12,7 +12,7 @@ from controller.node_view import NodeView
 from controller.planning.node_health import REQUESTER, plan_node_health, request_name
 from controller.store import Change, Entry
 from controller.view import KnownPod, read_node, read_pod_on_node, read_request
-from controller.zones import Health, Node, Zone
+from controller.zones import Health, Node, OtherTaint, Zone
 from tests.controller import objects
 from tests.controller.nodes import AT_ONCE, SECOND, START, A, B, nodes, pod, snapshot
 from tests.controller.objects import NAMESPACE, Document, uid
@@ -35,7 +35,7 @@ def seen(*, unhealthy: int = 0) -> NodeView:
     view = NodeView(REQUESTER)
     for node in nodes(A, 2, unhealthy):
         for change in view.store.put(Entry(Key("", node.name), uid(50), 1, node)):
-            view.node(change)
+            view.node(change, START)
     view.pod(Change(None, pod_entry(POD)))
     return view
 
@@ -96,7 +96,7 @@ def test_a_node_can_be_pointed_at_while_it_is_there() -> None:
         "uid": uid(50),
     }
     for change in view.store.delete(Key("", "a-000"), uid(50), 2):
-        view.node(change)
+        view.node(change, START)
     assert view.subject("a-000") is None
     assert list(view.nodes) == ["a-001"]
 
@@ -182,7 +182,7 @@ def turned(view: NodeView, health: Health, seconds: int, identity: str = uid(50)
     node = Node("flips", A, health, START + seconds * SECOND)
     entry = Entry(Key("", node.name), identity, 100 + seconds, node)
     for change in view.store.put(entry):
-        view.node(change)
+        view.node(change, START)
     return view.nodes[node.name]
 
 
@@ -211,5 +211,38 @@ def test_a_namesake_is_another_node() -> None:
 def test_of_a_node_without_times_the_first_known_one_counts() -> None:
     unknown = Node("n", A, Health.UNREACHABLE)
     known = Node("n", A, Health.NOT_READY, START)
-    assert known.after(unknown).since == START
-    assert unknown.after(known).since == START
+    assert known.after(unknown, START).since == START
+    assert unknown.after(known, START).since == START
+
+
+# --- other taints -------------------------------------------------------------------------------
+
+
+def tainted(view: NodeView, seconds: int, *taints: OtherTaint) -> tuple[OtherTaint, ...]:
+    """What the view knows of the taints of a healthy node that has them after so long."""
+    now = START + seconds * SECOND
+    node = Node("tainted", A, taints=taints)
+    for change in view.store.put(Entry(Key("", node.name), uid(50), 100 + seconds, node)):
+        view.node(change, now)
+    return view.nodes[node.name].taints
+
+
+def test_a_taint_without_a_time_counts_from_when_it_was_seen_first() -> None:
+    view = NodeView(REQUESTER)
+    dated = OtherTaint("a.io/dated", since=START)
+    one, other = OtherTaint("a.io/b", "one"), OtherTaint("a.io/b", "other")
+    first = one._replace(since=START + 5 * SECOND)
+    assert tainted(view, 5, one) == (first,)
+    assert tainted(view, 9, one, dated) == (first, dated)
+    assert tainted(view, 10, other) == (other._replace(since=START + 10 * SECOND),)
+    assert tainted(view, 11, one) == (one._replace(since=START + 11 * SECOND),)
+
+
+def test_pods_on_tainted_nodes_call_for_a_plan() -> None:
+    view = seen()
+    change = Change(pod_entry(POD), pod_entry(replace(POD, unreachable=None)))
+    assert not view.pod(change)
+    node = replace(view.nodes["a-000"], taints=(OtherTaint("a.io/b"),))
+    for each in view.store.put(Entry(Key("", node.name), uid(50), 2, node)):
+        view.node(each, START)
+    assert view.pod(Change(change.new, change.old))

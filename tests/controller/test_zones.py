@@ -13,6 +13,7 @@ from controller.zones import (
     Limits,
     Node,
     NodeObject,
+    OtherTaint,
     Zone,
     ZoneState,
     assess,
@@ -161,3 +162,11 @@ def test_the_label_excludes_whatever_its_value(value: str) -> None:
 def test_labels_of_old_are_not_honoured() -> None:
     old = "failure-domain.beta.kubernetes.io"
     assert node("True", {f"{old}/region": "eu-1", f"{old}/zone": "a"}).zone == Zone()
+
+
+def test_other_taints_are_those_that_are_about_something_else() -> None:
+    added = format_time(START)
+    mine = {"key": "a.io/b", "value": "c", "effect": "NoExecute"}
+    soft = {"key": "a.io/d", "effect": "NoSchedule"}
+    found = node("True", None, taint("unreachable", 0), soft, mine, mine | {"timeAdded": added})
+    assert found.taints == (OtherTaint("a.io/b", "c"), OtherTaint("a.io/b", "c", START))
