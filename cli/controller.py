@@ -12,13 +12,14 @@ import uvloop
 
 from cli.exits import InputError
 from cli.leases import lease_from, lease_options
-from cli.node_rates import limits_from, node_rate_options
+from cli.node_rates import lead_from, lead_option, limits_from, node_rate_options
 from cli.options import CONTEXT_SETTINGS, common_options, health_options
 from cluster.configuration import ConfigurationError
 from controller.app import Settings, run
 from controller.lease import Terms
 from controller.node_keeper import NodeHealth, requester_error
 from controller.planning.extras import Extras
+from controller.planning.node_health import Timing
 from controller.planning.occurrences import Level
 from rules.mutation import Mode
 from webhook import logs
@@ -141,6 +142,14 @@ Examples:
     default=NodeHealth.requester,
     help="As whom the pods of failed nodes are asked to leave.",
 )
+@lead_option
+@click.option(
+    "--node-health-deadline",
+    type=_SPAN,
+    default=0,
+    help="Seconds after which a pod of a failed node is deleted that was asked to leave and has "
+    "not gone, whatever budgets and responders say; 0: never.",
+)
 @node_rate_options
 @health_options(Settings.health_bind, Settings.health_port)
 @common_options
@@ -196,8 +205,10 @@ def _node_health(flags: dict[str, Any]) -> NodeHealth | None:
     """What is to be done about failed nodes; takes the flags about it out of ``flags``."""
     is_on, dry_run = flags.pop("node_health"), flags.pop("node_health_dry_run")
     limits, requester = limits_from(flags), flags.pop("node_health_requester")
+    lead, seconds = lead_from(flags), flags.pop("node_health_deadline")
+    timing = Timing(lead, timedelta(seconds=seconds) if seconds else None)
     if dry_run and not is_on:
         raise InputError("--node-health-dry-run needs --node-health")
     if error := requester_error(requester):
         raise InputError(f"--node-health-requester: {error}")
-    return NodeHealth(limits, requester, dry_run) if is_on else None
+    return NodeHealth(limits, requester, dry_run, timing) if is_on else None

@@ -1,6 +1,7 @@
 """The flags that say how fast failed nodes are evicted, for all commands that plan with them."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 import click
@@ -43,6 +44,21 @@ def node_rate_options(command: CommandT) -> CommandT:
     ):
         command = option(command)
     return command
+
+
+lead_option: Final = click.option(
+    "--node-health-lead",
+    type=click.IntRange(0, 10**9),
+    default=0,
+    help="Seconds before the end of its toleration at which a pod is asked to leave that has "
+    "responders of its own.",
+)
+"""Where taint eviction can't be turned off; see :func:`lead_from`."""
+
+
+def lead_from(flags: dict[str, Any]) -> timedelta:
+    """The lead that the option describes; takes it out of ``flags``."""
+    return timedelta(seconds=flags.pop("node_health_lead"))
 
 
 def limits_from(flags: dict[str, Any]) -> Limits:

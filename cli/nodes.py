@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from cli.exits import InputError
 from cli.leases import lease_from, lease_options
-from cli.node_rates import limits_from, node_rate_options
+from cli.node_rates import lead_from, lead_option, limits_from, node_rate_options
 from cli.options import CONTEXT_SETTINGS, common_options, now_option
 from cli.progress import counter
 from cli.zones import as_json, svg, text
@@ -20,7 +20,7 @@ from cluster import clock
 from cluster.key import Key
 from controller import simulation
 from controller.planning.budget import Budget
-from controller.planning.node_health import REQUESTER, plan_node_health
+from controller.planning.node_health import REQUESTER, Timing, plan_node_health
 from controller.simulation import Timeline, TimelineError, changes, with_full_budgets
 from controller.zones import Limits
 from webhook.review import printable
@@ -72,6 +72,7 @@ Exit codes: 0 shown, 2 bad usage or input, 3 internal or cluster failure.
     help="As whom the controller asks the pods of failed nodes to leave.",
 )
 @lease_options
+@lead_option
 @node_rate_options
 @now_option
 @common_options
@@ -84,14 +85,16 @@ def command(
     known what is on them, of pods; with pods missing, each node is taken to have one that tolerates
     failures for 300 seconds. The rates are those of the flags here, not those of a controller.
     """
-    limits, lease = limits_from(flags), lease_from(flags)
+    limits, lease, timing = limits_from(flags), lease_from(flags), Timing(lead=lead_from(flags))
     if simulate == "-" and "-" in files:
         raise InputError("--simulate -: standard input can be read only once")
     timeline = read_timeline(simulate) if simulate is not None else Timeline()
     dump, present = _read(files, lease, flags)
     try:
         start = now or timeline.start or present
-        outlook = _outlook(dump, timeline, start, limits, is_simulated=simulate is not None)
+        outlook = _outlook(
+            dump, timeline, start, (limits, timing), is_simulated=simulate is not None
+        )
     except TimelineError as error:
         raise InputError(printable(f"{simulate}: {error}")) from None
     if output == "json":
@@ -122,19 +125,31 @@ def _read(files: tuple[str, ...], lease: Key, flags: dict[str, Any]) -> tuple[Du
 
 
 def _outlook(
-    dump: Dump, timeline: Timeline, start: datetime, limits: Limits, *, is_simulated: bool
+    dump: Dump,
+    timeline: Timeline,
+    start: datetime,
+    settings: tuple[Limits, Timing],
+    *,
+    is_simulated: bool,
 ) -> Outlook:
     """What follows from it. Raises TimelineError."""
+    limits, timing = settings
     nodes = {name: node.after(None, start) for name, node in dump.snapshot.nodes.items()}
     snapshot = replace(dump.snapshot, nodes=nodes)
     if not dump.knows_budgets:
         snapshot = with_full_budgets(snapshot, start, limits)
     happenings = changes(timeline, snapshot.nodes.values(), start)
-    plan = plan_node_health(snapshot, start, limits)
+    plan = plan_node_health(snapshot, start, limits, timing)
     span = timedelta(seconds=timeline.until_seconds)
     with counter("simulating", span.total_seconds()) as count:
         course = simulation.simulate(
-            snapshot, happenings, start, span, limits, lambda done: count(done.total_seconds())
+            snapshot,
+            happenings,
+            start,
+            span,
+            limits,
+            timing,
+            lambda done: count(done.total_seconds()),
         )
     budgets = None
     if dump.knows_budgets:

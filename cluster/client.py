@@ -294,13 +294,16 @@ class Cluster:
         call = _Call("update", resource, key.namespace)
         return await self._send("PUT", call, resource.path_of(key), body=document)
 
-    async def delete(self, resource: Resource, key: Key, uid: str, version: str) -> None:
-        """Delete the object if it is still that one, in that version; Conflict if it is not."""
+    async def delete(self, resource: Resource, key: Key, uid: str, version: str = "") -> None:
+        """Delete the object if it is still that one, in that version; Conflict if it is not.
+
+        ``version`` "": in any.
+        """
         call = _Call("delete", resource, key.namespace)
         body = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            "preconditions": {"uid": uid, "resourceVersion": version},
+            "preconditions": {"uid": uid} | ({"resourceVersion": version} if version else {}),
         }
         await self._send("DELETE", call, resource.path_of(key), body=body)
 

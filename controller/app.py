@@ -168,7 +168,7 @@ class Controller:
         keeper = NodeKeeper(
             settings, self._cluster, self._view, writer, self._lead, say, metrics, self._queue.add
         )
-        metrics.registry.register(ZoneBoard(lambda: keeper.plan))
+        metrics.registry.register(ZoneBoard(lambda: keeper.plan, self._cluster.time.now))
         return keeper
 
     def _candidate(self, cluster: Cluster) -> Lead:

@@ -171,6 +171,12 @@ class Metrics:
             _ZONE,
             registry=registry,
         )
+        self.overdue = Counter(
+            f"{_NODE_HEALTH}pods_deleted",
+            "Pods of failed nodes that were deleted, because they had not left in time.",
+            _ZONE,
+            registry=registry,
+        )
         self.dry_run = Gauge(
             f"{_NODE_HEALTH}dry_run",
             "1 while evictions of failed nodes are counted, but not asked for.",
@@ -344,9 +350,12 @@ class Board(Collector):
 class ZoneBoard(Collector):
     """How the zones stand, as the leader has planned with them; a standby shows none."""
 
-    def __init__(self, plan: Callable[[], NodeHealthPlan | None]) -> None:
+    def __init__(
+        self, plan: Callable[[], NodeHealthPlan | None], now: Callable[[], datetime]
+    ) -> None:
         """``plan`` returns the last one, with the budgets of the present."""
         self._plan = plan
+        self._now = now
 
     def collect(self) -> Iterator[Metric]:
         """Everything as of the last plan."""
@@ -392,6 +401,16 @@ class ZoneBoard(Collector):
         if plan is not None:
             down.add_metric((), float(plan.status.is_down))
         yield down
+        oldest = GaugeMetricFamily(
+            f"{_NODE_HEALTH}oldest_request_seconds",
+            "Since the oldest request was made for a pod that is there, and not being deleted; 0: "
+            "there is none; from the leader.",
+        )
+        if plan is not None:
+            since = plan.oldest
+            age = max((self._now() - since).total_seconds(), 0.0) if since is not None else 0.0
+            oldest.add_metric((), age)
+        yield oldest
 
 
 def _by_zone(name: str, text: str, values: Mapping[Zone, float]) -> Metric:

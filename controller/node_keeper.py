@@ -22,19 +22,22 @@ from controller.informer import Informer
 from controller.lease import Lead
 from controller.loop import Handler
 from controller.metrics import Metrics
+from controller.node_deadline import NodeDeadline
 from controller.node_herald import NodeHerald
 from controller.node_requests import NodeRequests, PretendedRequests
 from controller.node_view import NodeView
 from controller.planning.admission import as_request
 from controller.planning.node_health import (
     REQUESTER,
+    TIMING,
     NodeHealthPlan,
+    Timing,
     Turn,
     plan_node_health,
     request_write,
 )
 from controller.planning.snapshot import Snapshot
-from controller.routing import NODE_REQUEST, PLANNING, Item
+from controller.routing import NODE_DEADLINE, NODE_REQUEST, PLANNING, Item
 from controller.store import Change
 from controller.view import KnownPod, View, read_node
 from controller.writer import Writer
@@ -60,6 +63,7 @@ class NodeHealth:
     requester: str = REQUESTER
     dry_run: bool = False
     """Whether only to report what would be asked for."""
+    timing: Timing = TIMING
 
 
 def requester_error(requester: str) -> str | None:
@@ -101,12 +105,17 @@ class NodeKeeper:
             if settings.dry_run
             else NodeRequests(settings.requester, nodes, view, writer, self._budgets, metrics)
         )
+        self._deadline = NodeDeadline(cluster, nodes, self.informer, writer, say, metrics)
         self._herald = NodeHerald(nodes, lead, say, metrics, dry_run=settings.dry_run)
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
         """The kinds of work that are done here."""
-        return {PLANNING: self._tick, NODE_REQUEST: self._requests.run}
+        return {
+            PLANNING: self._tick,
+            NODE_REQUEST: self._requests.run,
+            NODE_DEADLINE: self._deadline.run,
+        }
 
     async def begin(self) -> None:
         """This process leads from now on; returns when nodes are known as they are by now.
@@ -115,6 +124,7 @@ class NodeKeeper:
         """
         await self.informer.catch_up()
         self._requests.clear()
+        self._deadline.clear()
         self._herald.clear()
         self._budgets.begin(self._lead.inherited)
         self._leading = True
@@ -168,7 +178,7 @@ class NodeKeeper:
         try:
             self._plan = plan
             self._herald.tell(plan, self._requests.new_withdrawals(plan))
-            for item in self._requests.schedule(plan):
+            for item in (*self._requests.schedule(plan), *self._deadline.schedule(plan)):
                 self._add(item, 0.0)
         finally:
             self._close(plan.turns)
@@ -185,7 +195,7 @@ class NodeKeeper:
             self._budgets.elapsed,
             self._budgets.outage,
         )
-        return plan_node_health(snapshot, now, self._settings.limits)
+        return plan_node_health(snapshot, now, self._settings.limits, self._settings.timing)
 
     async def _pay(
         self, planned: tuple[Turn, ...], tainted: tuple[Turn, ...]

@@ -82,6 +82,10 @@ class NodeView:
         pod = self._pods.get(uid)
         return self.nodes.get(pod.node) if pod is not None else None
 
+    def pod_of(self, uid: str) -> NodePod | None:
+        """The pod with that UID."""
+        return self._pods.get(uid)
+
     def has_to_leave(self, uid: str) -> bool:
         """Whether the node of the pod with that UID is such that it can't stay for ever."""
         pod = self._pods.get(uid)

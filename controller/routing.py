@@ -18,14 +18,17 @@ PLANNING: Final = "node-health"
 """The work of planning for failed nodes, for all of them at once."""
 NODE_REQUEST: Final = "node-request"
 """The work on one EvictionRequest for a pod of a failed node."""
+NODE_DEADLINE: Final = "node-deadline"
+"""The work on one pod of a failed node that has not gone in time."""
 STATES_POOL: Final = "states"
 """Whose workers see to Evictions, their requests and nodes."""
 EVICTIONS_POOL: Final = "evictions"
-"""Whose workers call ``pods/eviction``."""
+"""Whose workers call ``pods/eviction``, or delete pods."""
 POOLS: Final = (STATES_POOL, EVICTIONS_POOL)
 _STAGES: Final = {
     PLANNING: -1,
     NODE_REQUEST: -1,
+    NODE_DEADLINE: 0,
     Sync.EVICTION: 0,
     EVICTOR: 0,
     Sync.METADATA: 1,
@@ -39,7 +42,8 @@ class Item(NamedTuple):
     """What to do about one object."""
 
     work: str
-    """A :class:`Sync`, :data:`EVICTOR`, :data:`PLANNING` or :data:`NODE_REQUEST`."""
+    """A :class:`Sync`, :data:`EVICTOR`, :data:`PLANNING`, :data:`NODE_REQUEST` or
+    :data:`NODE_DEADLINE`."""
     key: Key
     target: str
     """UID of the target, "" for none."""
@@ -65,7 +69,7 @@ class Item(NamedTuple):
     @property
     def pool(self) -> str:
         """An eviction may take as long as an admission webhook likes; nothing else waits for it."""
-        return EVICTIONS_POOL if self.work == EVICTOR else STATES_POOL
+        return EVICTIONS_POOL if self.work in (EVICTOR, NODE_DEADLINE) else STATES_POOL
 
 
 def target_uid(value: Eviction | EvictionRequest) -> str:

@@ -14,8 +14,10 @@ from pydantic import Field
 
 from controller.planning.budget import CAPACITY, Budget
 from controller.planning.node_health import (
+    TIMING,
     NodeHealthPlan,
     NodeHealthSnapshot,
+    Timing,
     plan_node_health,
     request_key,
 )
@@ -119,13 +121,14 @@ def simulate(
     start: datetime,
     duration: timedelta,
     limits: Limits = DEFAULTS,
+    timing: Timing = TIMING,
     watch: Callable[[timedelta], object] = lambda _: None,
 ) -> Course:
     """What would happen in ``duration``; ``happenings`` in order of time.
 
     ``watch`` is told how far it has come.
     """
-    run = _Run(snapshot, Course(start, start + duration), limits)
+    run = _Run(snapshot, Course(start, start + duration), limits, timing)
     left = list(happenings)[::-1]
     now: datetime | None = start
     while now is not None and now <= run.course.end:
@@ -143,9 +146,12 @@ def simulate(
 class _Run:
     """A simulation under way."""
 
-    def __init__(self, snapshot: NodeHealthSnapshot, course: Course, limits: Limits) -> None:
+    def __init__(
+        self, snapshot: NodeHealthSnapshot, course: Course, limits: Limits, timing: Timing
+    ) -> None:
         self.course = course
         self._limits = limits
+        self._timing = timing
         self._nodes = dict(snapshot.nodes)
         self._pods = snapshot.pods
         self._requests = dict(snapshot.requests)
@@ -166,7 +172,7 @@ class _Run:
         snapshot = NodeHealthSnapshot(
             self._nodes, self._pods, self._requests, self._budgets, outage=self._outage
         )
-        plan = plan_node_health(snapshot, now, self._limits)
+        plan = plan_node_health(snapshot, now, self._limits, self._timing)
         self._budgets, self._outage = plan.budgets, plan.outage
         self._record_zones(plan, now)
         for node, pods in plan.turns + plan.tainted:

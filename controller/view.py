@@ -174,7 +174,7 @@ def read_pod(document: Mapping[str, Any], mode: Mode = Mode.AUTO) -> KnownPod:
 
 def read_pod_on_node(document: Mapping[str, Any], mode: Mode = Mode.AUTO) -> KnownPod:
     """What counts of a pod, its node included. Raises DecodeError."""
-    place = NodePod.of(decode_model(PodObject, document))
+    place = NodePod.of(decode_model(PodObject, document), mode)
     return KnownPod(kept_of(document, mode), place, _labels_of(document))
 
 

@@ -8,7 +8,7 @@ import structlog
 from cluster.client import Cluster
 from cluster.failures import ClusterFailure, Conflict, Refused
 from cluster.key import Key
-from cluster.resources import BY_NAME
+from cluster.resources import BY_NAME, PODS
 from controller.metrics import Metrics
 from controller.planning.writes import EVICTIONS, Write
 from rules.api import ObjectMeta
@@ -115,6 +115,19 @@ class Writer:
             raise
         self._count(resource, "", "ok")
         _log.info("deleted", resource=resource, namespace=key.namespace, name=key.name)
+
+    async def delete_pod(self, pod: Key, uid: str) -> None:
+        """Delete the pod with that UID, with its own grace period.
+
+        Raises ClusterFailure and NotLeadingError.
+        """
+        self._check_lead()
+        try:
+            await self._cluster.delete(PODS, pod, uid)
+        except ClusterFailure as failure:
+            self._count("pods", "", type(failure).__name__)
+            raise
+        self._count("pods", "", "ok")
 
     def _check_lead(self) -> None:
         if not self._may_write():

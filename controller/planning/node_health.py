@@ -4,7 +4,7 @@ Source: Kubernetes' documentation of nodes, "Rate limits on eviction", with Evic
 place of deletions. See ADR 60.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
@@ -26,6 +26,7 @@ from rules.api import API_VERSION, Intent, PodReference
 
 REQUESTER: Final = "node-health.usher.dev/controller"
 """As whom pods are asked to leave, unless configured otherwise."""
+_AT_ONCE: Final = timedelta()
 _NAME_PREFIX: Final = "node-health-"
 """Of the names of requests, before the UID of the pod."""
 
@@ -48,6 +49,19 @@ class NodeHealthSnapshot:
     """The last total outage, as the plan before this one has left it, or a leader before."""
 
 
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """When it is acted otherwise than the tolerations alone would have it. See ADR 64."""
+
+    lead: timedelta = timedelta()
+    """So much before the end of its toleration a pod is asked that has responders of its own."""
+    deadline: timedelta | None = None
+    """So long after it was asked a pod of a failed node is deleted; None: never."""
+
+
+TIMING: Final = Timing()
+
+
 class Turn(NamedTuple):
     """A node whose pods are asked to leave now."""
 
@@ -68,6 +82,10 @@ class NodeHealthPlan:
     """Requests that nobody needs any more: the intent becomes Withdrawn."""
     deletions: tuple[Key, ...]
     """Requests that have come to their end."""
+    overdue: tuple[OwnRequest, ...]
+    """Requests whose pods are to be deleted, see :attr:`Timing.deadline`."""
+    oldest: datetime | None
+    """When the oldest request was made for a pod that is there, and not being deleted."""
     queues: Mapping[Zone, tuple[Waiting, ...]]
     """The nodes of each zone that wait after this, in the order of their turns."""
     budgets: Mapping[Zone, Budget]
@@ -83,11 +101,15 @@ class _Found:
     """The nodes with due pods, and when the next pods become due."""
 
     waiting: dict[Zone, list[Waiting]]
+    lead: timedelta
     next_due: timedelta | None = None
 
 
 def plan_node_health(
-    snapshot: NodeHealthSnapshot, now: datetime, limits: Limits = DEFAULTS
+    snapshot: NodeHealthSnapshot,
+    now: datetime,
+    limits: Limits = DEFAULTS,
+    timing: Timing = TIMING,
 ) -> NodeHealthPlan:
     """What to write at ``now``, what to remember, and when to look again.
 
@@ -99,11 +121,11 @@ def plan_node_health(
     status = assess(snapshot.nodes.values(), limits)
     outage = outage_after(snapshot.outage, now, is_down=status.is_down)
     snapshot = replace(snapshot, outage=outage)
-    tainted, next_tainted = _tainted(snapshot, status, now)
+    tainted, next_tainted = _tainted(snapshot, status, now, timing.lead)
     asked = {pod.uid: OwnRequest(request_key(pod), pod.uid, "") for t in tainted for pod in t.pods}
     if asked:
         snapshot = replace(snapshot, requests={**snapshot.requests, **asked})
-    found = _find(snapshot, status, now)
+    found = _find(snapshot, status, now, timing.lead)
     turns, queues, budgets = [], {}, {}
     for zone, zone_status in status.zones.items():
         waiting = found.waiting[zone]
@@ -112,20 +134,24 @@ def plan_node_health(
         queue = budget.queue(waiting)
         if queue and budget.allows:
             node = snapshot.nodes[queue.pop(0).node]
-            turns.append(Turn(node, _due_pods(node, snapshot, now)))
+            turns.append(Turn(node, _due_pods(node, snapshot, now, timing.lead)))
             budget = budget.spent(node.name)
         queues[zone], budgets[zone] = tuple(queue), budget
     withdrawals, deletions = _endings(snapshot, status, asked)
+    standing = [own for own in snapshot.requests.values() if _stands(own, snapshot)]
+    overdue, next_overdue = _overdue(standing, snapshot, status, now, timing.deadline)
     return NodeHealthPlan(
         status,
         tuple(turns),
         tainted,
         withdrawals,
         deletions,
+        overdue,
+        min((own.created for own in standing if own.created), default=None),
         queues,
         budgets,
         outage,
-        _requeue((found.next_due, next_tainted), queues, budgets),
+        _requeue((found.next_due, next_tainted, next_overdue), queues, budgets),
     )
 
 
@@ -139,8 +165,10 @@ def request_name(pod_uid: str) -> str:
     return f"{_NAME_PREFIX}{pod_uid}"
 
 
-def _find(snapshot: NodeHealthSnapshot, status: ClusterStatus, now: datetime) -> _Found:
-    found = _Found({zone: [] for zone in status.zones})
+def _find(
+    snapshot: NodeHealthSnapshot, status: ClusterStatus, now: datetime, lead: timedelta
+) -> _Found:
+    found = _Found({zone: [] for zone in status.zones}, lead)
     for node in snapshot.nodes.values():
         if not node.is_healthy and node.since is not None:
             _look_at(node, grace_begins(node.since, snapshot.outage), snapshot, now, found)
@@ -159,6 +187,8 @@ def _look_at(
     for pod in snapshot.pods.by_node.get(node.name, ()):
         if pod.uid in requests or (grace := grace_of(pod)) is None:
             continue
+        if pod.has_responders:
+            grace = _shortened(grace, found.lead)
         if grace > elapsed:
             left = grace - elapsed
             if found.next_due is None or left < found.next_due:
@@ -169,7 +199,13 @@ def _look_at(
         found.waiting[node.zone].append(Waiting(since + first, node.name))
 
 
-def _due_pods(node: Node, snapshot: NodeHealthSnapshot, now: datetime) -> tuple[NodePod, ...]:
+def _shortened(grace: timedelta, lead: timedelta) -> timedelta:
+    return max(grace - lead, _AT_ONCE)
+
+
+def _due_pods(
+    node: Node, snapshot: NodeHealthSnapshot, now: datetime, lead: timedelta
+) -> tuple[NodePod, ...]:
     """The pods that :func:`_look_at` has found to be due."""
     if node.since is None:
         return ()
@@ -179,12 +215,12 @@ def _due_pods(node: Node, snapshot: NodeHealthSnapshot, now: datetime) -> tuple[
         for pod in snapshot.pods.by_node.get(node.name, ())
         if pod.uid not in snapshot.requests
         and (grace := grace_of(pod)) is not None
-        and grace <= elapsed
+        and (_shortened(grace, lead) if pod.has_responders else grace) <= elapsed
     )
 
 
 def _tainted(
-    snapshot: NodeHealthSnapshot, status: ClusterStatus, now: datetime
+    snapshot: NodeHealthSnapshot, status: ClusterStatus, now: datetime, lead: timedelta
 ) -> tuple[tuple[Turn, ...], timedelta | None]:
     """The nodes with pods that are due because of other taints, and how long until the next are.
 
@@ -198,7 +234,8 @@ def _tainted(
         due = [
             (time, pod)
             for pod in snapshot.pods.by_node.get(node.name, ())
-            if pod.uid not in snapshot.requests and (time := tainted_at(pod, node)) is not None
+            if pod.uid not in snapshot.requests
+            and (time := tainted_at(pod, node, lead)) is not None
         ]
         times += [time for time, _ in due if time > now]
         pods = tuple(pod for time, pod in due if time <= now)
@@ -229,6 +266,41 @@ def _endings(
             else:
                 withdrawals.append(request)
     return tuple(withdrawals), tuple(deletions)
+
+
+def _stands(request: OwnRequest, snapshot: NodeHealthSnapshot) -> bool:
+    """Whether the pod of ``request`` is asked to leave, is there, and is not being deleted."""
+    pod = snapshot.pods.by_uid.get(request.pod_uid)
+    is_over = request.is_deleted or request.is_evicted
+    return pod is not None and not pod.stays and request.wants_eviction and not is_over
+
+
+def _overdue(
+    standing: Iterable[OwnRequest],
+    snapshot: NodeHealthSnapshot,
+    status: ClusterStatus,
+    now: datetime,
+    deadline: timedelta | None,
+) -> tuple[tuple[OwnRequest, ...], timedelta | None]:
+    """Those of the ``standing`` requests whose pods are to be deleted, and when the next ones are.
+
+    Only on nodes that are down, and not while evictions in their zone are stopped.
+    """
+    overdue: list[OwnRequest] = []
+    waits: list[timedelta] = []
+    for own in standing if deadline is not None else ():
+        pod = snapshot.pods.by_uid[own.pod_uid]
+        node = snapshot.nodes.get(pod.node)
+        if node is None or own.created is None or GRACE[node.health](pod) is None:
+            continue
+        if status.zones[node.zone].rate <= 0:
+            continue
+        left = own.created + (deadline or _AT_ONCE) - now
+        if left <= _AT_ONCE:
+            overdue.append(own)
+        else:
+            waits.append(left)
+    return tuple(overdue), min(waits, default=None)
 
 
 def _may_stay(pod: NodePod, node: Node | None) -> bool:

@@ -18,6 +18,7 @@ from controller.planning.request import is_done
 from controller.zones import HEALTH_TAINTS, NO_EXECUTE, Health, Node
 from rules.api import (
     MIRROR_ANNOTATION,
+    RESPONDERS_ANNOTATION,
     ConditionType,
     EvictionRequest,
     Int64,
@@ -26,6 +27,7 @@ from rules.api import (
     Shape,
     Time,
 )
+from rules.mutation import Mode
 from rules.states import is_true
 
 _LIST: Final = Field(strict=False)
@@ -87,6 +89,7 @@ class PodSpec(Shape):
     node_name: str = ""
     tolerations: Annotated[tuple[Toleration, ...], _LIST] = ()
     scheduling_group: Any = None
+    eviction_responders: Any = None
 
 
 class PodStatus(Shape):
@@ -118,10 +121,12 @@ class NodePod:
     """Whether nobody needs to ask for it, see :func:`_stays`."""
     tolerances: tuple[Tolerance, ...] = ()
     """What it tolerates of other taints than those two."""
+    has_responders: bool = False
+    """Whether it has some of its own."""
 
     @classmethod
-    def of(cls, pod: PodObject) -> "NodePod":
-        """The pod that the API serves as ``pod``."""
+    def of(cls, pod: PodObject, mode: Mode = Mode.AUTO) -> "NodePod":
+        """The pod that the API serves as ``pod``; ``mode``: where responders are listed."""
         stays = _stays(pod)
         tolerances = _tolerances(pod.spec.tolerations)
         grace = {
@@ -136,6 +141,7 @@ class NodePod:
             grace[Health.UNREACHABLE],
             stays,
             _shared(tuple(each for each in tolerances if each.key not in HEALTH_TAINTS)),
+            _has_responders(pod, mode),
         )
 
 
@@ -173,6 +179,7 @@ class OwnRequest:
     """Whether nothing more will come of it."""
     is_deleted: bool = False
     """Whether it is only waiting for finalizers."""
+    created: datetime | None = None
 
     @classmethod
     def of(cls, request: EvictionRequest) -> "OwnRequest":
@@ -188,6 +195,7 @@ class OwnRequest:
             is_evicted=is_over and is_true(status.conditions, ConditionType.TARGET_EVICTED),
             is_done=is_over,
             is_deleted=metadata.deletion_timestamp is not None,
+            created=metadata.creation_timestamp,
         )
 
 
@@ -211,12 +219,20 @@ def grace_for(tolerances: Iterable[Tolerance], key: str, value: str = "") -> tim
     return _AT_ONCE
 
 
-def tainted_at(pod: NodePod, node: Node) -> datetime | None:
-    """When ``pod`` is due because of the other taints of its ``node``; None: never."""
+def tainted_at(pod: NodePod, node: Node, lead: timedelta = _AT_ONCE) -> datetime | None:
+    """When ``pod`` is due because of the other taints of its ``node``; None: never.
+
+    ``lead``: for how long it is asked earlier, if it has responders.
+    """
     if pod.stays:
         return None
     graces = [(each.since, grace_for(pod.tolerances, each.key, each.value)) for each in node.taints]
-    times = [since + grace for since, grace in graces if since is not None and grace is not None]
+    head_start = lead if pod.has_responders else _AT_ONCE
+    times = [
+        since + max(grace - head_start, _AT_ONCE)
+        for since, grace in graces
+        if since is not None and grace is not None
+    ]
     return min(times, default=None)
 
 
@@ -228,6 +244,12 @@ def has_to_leave(pod: NodePod, node: Node) -> bool:
     if not node.is_healthy and (pod.stays or GRACE[node.health](pod) is not None):
         return True
     return any(grace_for(pod.tolerances, each.key, each.value) is not None for each in node.taints)
+
+
+def _has_responders(pod: PodObject, mode: Mode) -> bool:
+    annotation = pod.metadata.annotations.get(RESPONDERS_ANNOTATION, "")
+    in_field = bool(pod.spec.eviction_responders) and mode is not Mode.CRD
+    return in_field or (annotation not in ("", "[]") and mode is not Mode.NATIVE)
 
 
 def _tolerances(tolerations: Iterable[Toleration]) -> list[Tolerance]:

@@ -62,6 +62,12 @@ def tainted(node: Node, pods: int) -> Occurrence:
     return Occurrence("EvictingPods", words)
 
 
+def deleted_overdue(node: Node) -> Occurrence:
+    """A pod was deleted that was asked to leave and had not gone in time."""
+    words = f"The node {node.name} is {node.health}, and the pod did not leave in time: deleted."
+    return Occurrence("DeletedOverdue", words, is_warning=True)
+
+
 def may_stay(pods: int, *, is_down: bool) -> Occurrence:
     """Nobody asks any more for what was asked of the pods of a node."""
     why = "No node of the cluster is healthy" if is_down else "The node may keep them"

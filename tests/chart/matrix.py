@@ -144,6 +144,8 @@ MATRIX: Final[dict[str, Values]] = {
             "nodeHealth": {
                 "enabled": True,
                 "requester": "nodes.acme.io/failed",
+                "lead": 240,
+                "deadline": 3600,
                 "evictionRate": 0.000002,
                 "secondaryEvictionRate": 0.5,
                 "unhealthyZoneThreshold": 0.25,

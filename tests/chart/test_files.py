@@ -161,6 +161,8 @@ _SAME: Final[list[tuple[str, click.Command, str]]] = [
     ("controller.orphanTTL", controller, "orphan_ttl"),
     ("controller.nodeHealth.enabled", controller, "node_health"),
     ("controller.nodeHealth.requester", controller, "node_health_requester"),
+    ("controller.nodeHealth.lead", controller, "node_health_lead"),
+    ("controller.nodeHealth.deadline", controller, "node_health_deadline"),
     ("controller.nodeHealth.evictionRate", controller, "node_eviction_rate"),
     ("controller.nodeHealth.secondaryEvictionRate", controller, "secondary_node_eviction_rate"),
     ("controller.nodeHealth.unhealthyZoneThreshold", controller, "unhealthy_zone_threshold"),

@@ -422,6 +422,18 @@ _ASKING: Final = {
             id="node-health",
         ),
         pytest.param(
+            {"controller": {"nodeHealth": {"enabled": True, "deadline": 3600}}},
+            _NODES | _ASKING | {("delete", "pods", "")},
+            set(),
+            id="node-health-deadline",
+        ),
+        pytest.param(
+            {"controller": {"nodeHealth": {"enabled": True, "dryRun": True, "deadline": 3600}}},
+            _NODES,
+            set(),
+            id="node-health-deadline-dry-run",
+        ),
+        pytest.param(
             {"controller": {"nodeHealth": {"enabled": True, "dryRun": True}}},
             _NODES,
             set(),

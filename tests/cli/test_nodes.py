@@ -112,7 +112,7 @@ def test_the_flags_of_the_page_exist_with_their_defaults() -> None:
         if isinstance(parameter, click.Option)
     }
     rows = re.findall(r"^\| `(--[a-z-]+)` \| ([\d.]+) \|", PAGE, re.MULTILINE)
-    assert len(rows) == 4
+    assert len(rows) == 5
     for flag, default in rows:
         assert known[flag].default == float(default)
 

@@ -83,10 +83,22 @@ class Bed:
         names = [f"{nodes[n % len(nodes)]}-pod-{n // len(nodes)}" for n in range(number)]
         self._each(names, lambda name: self.create_pod(name, responders(node_of(name))))
 
-    def create_pod(self, name: str, responders: Iterable[str] = (), **spec: Any) -> Object:
+    def create_budget(self, app: str) -> None:
+        """A PodDisruptionBudget of the pods with the label ``app``, of which one must be there."""
+        spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}}
+        path = f"/apis/policy/v1/namespaces/{self.namespace}/poddisruptionbudgets"
+        self._call("POST", path, {"metadata": {"name": app}, "spec": spec})
+
+    def create_pod(
+        self,
+        name: str,
+        responders: Iterable[str] = (),
+        labels: Mapping[str, str] | None = None,
+        **spec: Any,
+    ) -> Object:
         """A pod called ``<node>-pod-<anything>``; it tolerates failures for no moment."""
         declared = [{"name": responder, "priority": 9000} for responder in responders]
-        metadata: Object = {"name": name}
+        metadata: Object = {"name": name, "labels": labels or {}}
         body = {
             "nodeName": node_of(name),
             "containers": [{"name": "c", "image": "c"}],

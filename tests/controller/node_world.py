@@ -196,6 +196,8 @@ class Leader:
         self.lead = Lead(world)
         self._queue: list[tuple[float, int, Item]] = []
         self._numbers = itertools.count()
+        self.deleted: list[str] = []
+        """Names of pods."""
         self.is_watching = True
         """Whether the API server tells it about nodes."""
         self._failures: Counter[Item] = Counter()
@@ -347,8 +349,11 @@ class Leader:
         await self.world.answer()
         return {"metadata": metadata, "node": node}
 
-    async def delete(self, _: Resource, key: Key, uid: str, __: str) -> None:
+    async def delete(self, resource: Resource, key: Key, uid: str, _: str = "") -> None:
         await self.world.arrive()
+        if resource.name == "pods":
+            self.deleted.append(key.name)
+            return
         stored = self.world.requests.pop(key.name, None)
         if stored is None:
             raise Missing("gone")

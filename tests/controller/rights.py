@@ -79,6 +79,8 @@ NODE_HEALTH: Final[list[Object]] = [
     },
 ]
 """What ``--node-health`` needs beside :data:`PERMISSIONS`."""
+DELETE_PODS: Final[Object] = {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]}
+"""What ``--node-health-deadline`` needs beside that."""
 _REQUEST: Final[Object] = {
     "apiGroups": ["lifecycle.k8s.io"],
     "resources": ["evictionrequesters"],

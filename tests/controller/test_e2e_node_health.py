@@ -15,7 +15,13 @@ from rules.api import API_VERSION
 from tests.controller.node_bed import PATIENT, Bed, running_bed
 from tests.controller.program import Program, running
 from tests.controller.proxy import Proxy
-from tests.controller.rights import CONTROLLER, NODE_HEALTH, PERMISSIONS, STRANGER
+from tests.controller.rights import (
+    CONTROLLER,
+    DELETE_PODS,
+    NODE_HEALTH,
+    PERMISSIONS,
+    STRANGER,
+)
 from tests.controlplane import Mode, binary_path
 from tests.e2e import rbac
 from tests.e2e.api import Object
@@ -101,6 +107,25 @@ def test_pods_leave_a_healthy_node_for_a_taint_that_they_do_not_tolerate(
     assert program.metric(f"{METRICS}turns_total") == 0
     bed.taint("c-00")
     bed.wait_until_gone()
+
+
+def test_a_budget_that_is_spent_ends_at_the_deadline(bed: Bed, tmp_path: Path) -> None:
+    """One replica on a dead node, whose budget wants one: nobody else would ever replace it."""
+    rbac.grant_everywhere(bed.cluster, CONTROLLER, DELETE_PODS)
+    bed.create_budget("db")
+    bed.create_pod("c-00-pod-0", labels={"app": "db"})
+    flags = (*FLAGS, "--node-health-deadline", "20", "--lease-name", "deadline")
+    with running(bed.cluster, tmp_path, *flags, identity=CONTROLLER) as program:
+        program.wait_for_lead()
+        bed.turn(Health.UNREACHABLE, "c-00")
+        eventually(lambda: bed.events("EvictionRefused"), "the budget refuses")
+        oldest = f"{METRICS}oldest_request_seconds"
+        eventually(lambda: program.metric(oldest) > 0, "the metric tells")
+        eventually(lambda: bed.events("DeletedOverdue"), "the deadline is over")
+        eventually(lambda: not bed.pods("c-00"), "the pod is deleted")
+        assert program.metric(f"{METRICS}pods_deleted_total") == 1
+        bed.turn(Health.READY, "c-00")
+        bed.wait_until_gone()
 
 
 def test_a_recovered_node_keeps_its_pods(bed: Bed, program: Program) -> None:

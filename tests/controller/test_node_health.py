@@ -250,7 +250,7 @@ def test_requests_as_the_api_serves_them(conditions: list[Any], wanted: dict[str
     document = objects.request("r", target, 2, "2026-07-01T12:00:00Z", REQUESTER, "Eviction")
     document["status"] = {"observedGeneration": 1, "conditions": conditions}
     found = OwnRequest.of(decode_model(EvictionRequest, document))
-    assert found == OwnRequest(Key("default", "r"), objects.uid(1), "p", **wanted)
+    assert found == OwnRequest(Key("default", "r"), objects.uid(1), "p", created=START, **wanted)
 
 
 def test_every_write_is_admitted_by_our_own_rules() -> None:

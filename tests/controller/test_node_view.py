@@ -147,7 +147,7 @@ def shown(board: ZoneBoard) -> list[str]:
 
 def test_zones_are_shown_as_of_the_last_plan() -> None:
     plan = plan_node_health(snapshot([*nodes(A, 20, 12), *nodes(Zone(), 20)]), START)
-    lines = shown(ZoneBoard(lambda: plan))
+    lines = shown(ZoneBoard(lambda: plan, lambda: START))
     labels = '{region="eu-1",zone="a"}'
     for name, value in {
         "zone_nodes": 20.0,
@@ -164,14 +164,14 @@ def test_zones_are_shown_as_of_the_last_plan() -> None:
 
 
 def test_a_standby_shows_none() -> None:
-    assert shown(ZoneBoard(lambda: None)) == []
+    assert shown(ZoneBoard(lambda: None, lambda: START)) == []
 
 
 @pytest.mark.parametrize("zones", [[A], [A, B]])
 def test_a_cluster_that_is_down_is_shown(zones: list[Zone]) -> None:
     listed = [node for zone in zones for node in nodes(zone, 3, 3)]
     plan = plan_node_health(snapshot(listed), START)
-    assert "cluster_down 1.0" in shown(ZoneBoard(lambda: plan))
+    assert "cluster_down 1.0" in shown(ZoneBoard(lambda: plan, lambda: START))
 
 
 # --- since when a node is down ------------------------------------------------------------------

@@ -65,7 +65,7 @@ def controller() -> list[Family]:
             lambda: True,
         )
     )
-    registry.register(ZoneBoard(lambda: None))
+    registry.register(ZoneBoard(lambda: None, lambda: datetime.now(UTC)))
     return list(_registered(registry))
 
 

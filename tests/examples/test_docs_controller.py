@@ -54,7 +54,7 @@ def test_metrics() -> None:
     metrics.registry.register(
         Board(View(), lambda: (0, 0), dict, lambda: datetime.now(UTC), lambda: True)
     )
-    metrics.registry.register(ZoneBoard(lambda: None))
+    metrics.registry.register(ZoneBoard(lambda: None, lambda: datetime.now(UTC)))
     named = {
         family.name + ("_total" if family.type == "counter" else "")
         for family in metrics.registry.collect()

@@ -88,6 +88,11 @@
   resources: [evictionrequests]
   verbs: [create, patch]
 {{- end }}
+{{- if and $asks .Values.controller.nodeHealth.deadline }}
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [delete]
+{{- end }}
 {{- if or $asks .Values.controller.requestTTL }}
 - apiGroups: [lifecycle.k8s.io]
   resources: [evictionrequests]
