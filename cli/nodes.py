@@ -29,7 +29,7 @@ _EPILOG: Final = """\b
 Examples:
   usher nodes --kubeconfig ~/.kube/config
   usher nodes --kubeconfig ~/.kube/config --simulate outage.yaml
-  kubectl get nodes,pods -A -o json | usher nodes -
+  kubectl get nodes,pods,poddisruptionbudgets -A -o json | usher nodes -
   usher nodes cluster.json --simulate outage.yaml
   usher nodes cluster.json --simulate outage.yaml -o svg --node-eviction-rate 0.5 > outage.svg
 
@@ -82,8 +82,9 @@ def command(
     """Show the zones of a cluster, and whose pods would be evicted when.
 
     The cluster is read through its API. Each FILE is a dump of nodes instead and, if it is to be
-    known what is on them, of pods; with pods missing, each node is taken to have one that tolerates
-    failures for 300 seconds. The rates are those of the flags here, not those of a controller.
+    known what is on them, of pods and of PodDisruptionBudgets; with pods missing, each node is
+    taken to have one that tolerates failures for 300 seconds. The rates are those of the flags
+    here, not those of a controller.
     """
     limits, lease, timing = limits_from(flags), lease_from(flags), Timing(lead=lead_from(flags))
     if simulate == "-" and "-" in files:
@@ -157,4 +158,4 @@ def _outlook(
             zone: snapshot.budgets.get(zone, Budget(start)).advanced(status.rate, start).tokens
             for zone, status in plan.status.zones.items()
         }
-    return Outlook(start, plan, course, dump.knows_pods, is_simulated, budgets)
+    return Outlook(start, plan, course, dump.knows_pods, is_simulated, budgets, dump.refusals)

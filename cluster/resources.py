@@ -47,6 +47,7 @@ def _segment(name: str) -> str:
 
 NAMESPACES: Final = Resource("", "v1", "namespaces")
 NODES: Final = Resource("", "v1", "nodes")
+DISRUPTION_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets")
 SECRETS: Final = Resource("", "v1", "secrets")
 EVENTS: Final = Resource("", "v1", "events")
 CLUSTER_ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterroles")

@@ -29,6 +29,12 @@ def render(outlook: Outlook) -> str:
             }
             for zone, status in plan.status.zones.items()
         ],
+        "refusedByBudgets": None
+        if outlook.refusals is None
+        else [
+            {**each.pod._asdict(), "node": each.node, "budget": each.budget, "reason": each.reason}
+            for each in outlook.refusals
+        ],
         **_course(outlook.course),
     }
     return json.dumps(document, indent=2)

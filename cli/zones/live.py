@@ -16,7 +16,14 @@ from cluster.client import Cluster
 from cluster.configuration import ConfigurationError
 from cluster.failures import ClusterFailure, Denied, Gone, Missing, Unauthenticated
 from cluster.key import Key
-from cluster.resources import EVICTION_REQUESTS, LEASES, NODES, PODS, Resource
+from cluster.resources import (
+    DISRUPTION_BUDGETS,
+    EVICTION_REQUESTS,
+    LEASES,
+    NODES,
+    PODS,
+    Resource,
+)
 from controller.lease import NOTE
 from controller.planning.budget import StoredBudgets
 from rules.api import API_VERSION
@@ -75,6 +82,7 @@ async def _read(kubeconfig: Path | None, requester: str, lease: Key) -> Live:
                 f"the API {API_VERSION} is not served, so that nobody has been asked to leave; "
                 "to have it: usher crds | kubectl apply --server-side -f -"
             )
+        await _disruption_budgets(cluster, found)
         state = await _budgets(cluster, lease)
         return Live(found.live(state), cluster.time.now())
 
@@ -92,6 +100,14 @@ async def _all(cluster: Cluster, resource: Resource, take: Callable[[Any], None]
                     raise ClusterError(printable(f"{resource.name} '{name}': {error}")) from None
             read += len(page.items)
             count(read)
+
+
+async def _disruption_budgets(cluster: Cluster, found: Found) -> None:
+    try:
+        await _all(cluster, DISRUPTION_BUDGETS, found.disruption_budget)
+        found.know_disruption_budgets()
+    except Denied as denied:
+        _say(f"which budgets would refuse is not known: {_without(denied)}")
 
 
 async def _budgets(cluster: Cluster, lease: Key) -> StoredBudgets | None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from cli.zones.budgets import Refusal
 from controller.planning.node_health import NodeHealthPlan
 from controller.simulation import Course
 from controller.zones import Zone
@@ -23,3 +24,5 @@ class Outlook:
     budgets: Mapping[Zone, float] | None = None
     """What each zone has saved up at :attr:`now`, from 0 to 1 node, as a controller has told; None:
     that is not known, and each zone is taken to be good for one."""
+    refusals: tuple[Refusal, ...] | None = None
+    """The pods that PodDisruptionBudgets would keep on failed nodes; None: these are not known."""

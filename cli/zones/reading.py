@@ -13,14 +13,22 @@ from cli.manifests import Manifest, read_manifests
 from cli.progress import track
 from cli.sources import STANDARD_INPUT, Source, find_sources
 from cli.suggestions import nearest
+from cli.zones.budgets import (
+    DisruptionBudget,
+    GuardedObject,
+    GuardedPod,
+    Refusal,
+    refusals,
+)
 from cluster.key import Key
 from controller.planning.budget import StoredBudgets, restored
 from controller.planning.node_health import NodeHealthSnapshot, request_name
-from controller.planning.node_pods import NodePod, OwnRequest, PodObject, Pods
+from controller.planning.node_pods import NodePod, OwnRequest, Pods
 from controller.simulation import Timeline, TimelineEvent
-from controller.zones import Node, NodeObject
-from rules.api import GROUP, EvictionRequest
+from controller.zones import READY, Node, NodeObject
+from rules.api import GROUP, ConditionStatus, EvictionRequest
 from rules.decode import DecodeError, decode_model, load, unknown_fields
+from rules.states import condition_of
 from webhook.review import printable
 
 DEFAULT_TOLERATION: Final = timedelta(seconds=300)
@@ -43,6 +51,8 @@ class Dump:
     """Else each node is taken to have one pod with the default tolerations."""
     knows_budgets: bool = False
     """Whether the snapshot has the budgets of a controller."""
+    refusals: tuple[Refusal, ...] | None = None
+    """The pods that PodDisruptionBudgets would keep on failed nodes; None: these are not known."""
 
 
 class Found:
@@ -53,6 +63,8 @@ class Found:
         self.nodes: dict[str, Node] = {}
         self._requester = requester
         self._pods: list[NodePod] = []
+        self._guarded: list[GuardedPod] = []
+        self._guards: list[DisruptionBudget] | None = None
         self._requests: dict[str, OwnRequest] = {}
 
     def node(self, value: Any) -> None:
@@ -62,7 +74,22 @@ class Found:
 
     def pod(self, value: Any) -> None:
         """Take a pod."""
-        self._pods.append(NodePod.of(decode_model(PodObject, value)))
+        pod = decode_model(GuardedObject, value)
+        place = NodePod.of(pod)
+        self._pods.append(place)
+        ready = condition_of(pod.status.conditions, READY)
+        is_ready = ready is not None and ready.status == ConditionStatus.TRUE
+        self._guarded.append(GuardedPod(place, pod.metadata.labels, pod.status.phase, is_ready))
+
+    def disruption_budget(self, value: Any) -> None:
+        """Take a PodDisruptionBudget."""
+        self.know_disruption_budgets().append(decode_model(DisruptionBudget, value))
+
+    def know_disruption_budgets(self) -> list[DisruptionBudget]:
+        """Those that were taken; from now on it is known that there are no others."""
+        if self._guards is None:
+            self._guards = []
+        return self._guards
 
     def request(self, value: Any) -> None:
         """Take an EvictionRequest, if it is one that the controller makes for a node's sake."""
@@ -75,12 +102,26 @@ class Found:
     def dump(self) -> Dump:
         """All of it, as somebody has dumped it."""
         pods = self._pods or [_guessed(node) for node in self.nodes.values()]
-        return Dump(self._snapshot(pods, StoredBudgets()), knows_pods=bool(self._pods))
+        return Dump(
+            self._snapshot(pods, StoredBudgets()),
+            knows_pods=bool(self._pods),
+            refusals=self._refusals(),
+        )
 
     def live(self, state: StoredBudgets | None) -> Dump:
         """All of it, as it stands; ``state`` is what the controller has told, None: nothing."""
         snapshot = self._snapshot(self._pods, state or StoredBudgets())
-        return Dump(snapshot, knows_pods=True, knows_budgets=state is not None)
+        return Dump(
+            snapshot,
+            knows_pods=True,
+            knows_budgets=state is not None,
+            refusals=self._refusals(),
+        )
+
+    def _refusals(self) -> tuple[Refusal, ...] | None:
+        if self._guards is None:
+            return None
+        return tuple(sorted(refusals(self.nodes, self._guarded, self._guards)))
 
     def _snapshot(self, pods: Iterable[NodePod], state: StoredBudgets) -> NodeHealthSnapshot:
         return NodeHealthSnapshot(
@@ -133,6 +174,8 @@ def _take(value: Any, found: Found) -> None:
             found.node(value)
         case "", "Pod":
             found.pod(value)
+        case "policy", "PodDisruptionBudget":
+            found.disruption_budget(value)
         case group, "EvictionRequest" if group == GROUP:
             found.request(value)
         case _:

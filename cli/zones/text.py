@@ -1,11 +1,12 @@
 """The outlook for people: a table of zones, and what comes next."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
 import click
 
+from cli.zones.budgets import Refusal
 from cli.zones.outlook import Outlook
 from controller.simulation import Course, Departure, ZoneChange
 from controller.zones import Zone, ZoneState
@@ -29,6 +30,7 @@ def render(outlook: Outlook) -> Iterator[str]:
         yield from _summary(outlook.course)
     else:
         yield from _table(outlook)
+        yield from _refused(outlook.refusals or ())
         yield from _next(outlook.course)
 
 
@@ -69,6 +71,18 @@ def _table(outlook: Outlook) -> Iterator[str]:
         yield "  ".join(padded).rstrip()
     if plan.status.is_down:
         yield "No node is healthy: it may be the control plane that is cut off. Nothing is evicted."
+
+
+def _refused(refusals: Sequence[Refusal]) -> Iterator[str]:
+    if not refusals:
+        return
+    yield ""
+    yield click.style("Would not be evicted, because a PodDisruptionBudget refuses:", bold=True)
+    for pod, node, budget, reason in refusals[:_SHOWN]:
+        name = f"{pod.namespace}/{pod.name}"
+        yield printable(f"  {name} on {node}: {budget}: {reason}")
+    if len(refusals) > _SHOWN:
+        yield f"  and {counted(len(refusals) - _SHOWN, 'more pod')}"
 
 
 def _next(course: Course) -> Iterator[str]:

@@ -13,7 +13,7 @@ from controller.zones import Health
 from tests.cli.conftest import Run, Usher
 from tests.controller.node_bed import REGION, Bed, running_bed
 from tests.controller.program import running
-from tests.controller.rights import CONTROLLER, NODE_HEALTH, PERMISSIONS
+from tests.controller.rights import CONTROLLER, NODE_HEALTH, PERMISSIONS, STRANGER
 from tests.controlplane import ControlPlane, Mode
 from tests.e2e import rbac
 from tests.e2e.cluster import Cluster
@@ -30,6 +30,7 @@ LACKING: Final = {
     "pods": "responder-b",
     "evictionrequests": "drainer",
     "leases": "oncall",
+    "poddisruptionbudgets": STRANGER,
 }
 """What may be missing → who has everything else."""
 NODES: Final = 2
@@ -90,6 +91,18 @@ def test_the_cluster_is_shown_as_it_stands(usher: Usher, bed: Bed) -> None:
         "there is no Lease kube-system/usher-controller: no controller runs, or --lease-name is "
         "another\n"
     )
+
+
+def test_pods_that_a_budget_would_keep(usher: Usher, bed: Bed) -> None:
+    bed.create_budget("db")
+    bed.create_pod("a-00-pod-0", labels={"app": "db"})
+    bed.turn(Health.UNREACHABLE, "a-00")
+
+    def refused() -> Any:
+        return shown(usher, bed.cluster)["refusedByBudgets"]
+
+    (one,) = eventually(refused, "the budget is counted")
+    assert (one["name"], one["node"], one["budget"]) == ("a-00-pod-0", "a-00", "db")
 
 
 def test_a_timeline_on_the_living_cluster(usher: Usher, bed: Bed, tmp_path: Path) -> None:
@@ -204,6 +217,11 @@ def test_a_missing_permission_is_named(usher: Usher, bed: Bed, missing: str) -> 
             "resources": ["leases"],
             "verbs": ["get"],
         },
+        "poddisruptionbudgets": {
+            "apiGroups": ["policy"],
+            "resources": ["poddisruptionbudgets"],
+            "verbs": ["list"],
+        },
     }
     others = [rule for name, rule in rules.items() if name != missing]
     rbac.grant_everywhere(bed.cluster, LACKING[missing], *others)
@@ -211,8 +229,9 @@ def test_a_missing_permission_is_named(usher: Usher, bed: Bed, missing: str) -> 
     verb = rules[missing]["verbs"][0]
     assert f"the permission to {verb} {missing} of API group" in run.stderr
     assert "docs/node-health.md" in run.stderr
-    assert run.exit_code == (0 if missing == "leases" else 3)
-    assert bool(run.stdout) == (missing == "leases")
+    can_go_without = missing in ("leases", "poddisruptionbudgets")
+    assert run.exit_code == (0 if can_go_without else 3)
+    assert bool(run.stdout) == can_go_without
 
 
 def test_a_credential_that_is_none(usher: Usher, bed: Bed, tmp_path: Path) -> None:
