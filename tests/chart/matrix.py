@@ -19,7 +19,6 @@ MATRIX: Final[dict[str, Values]] = {
     "pods": {
         "registration": {
             "pods": {
-                "enabled": True,
                 "failurePolicy": "Fail",
                 "namespaceSelector": _SELECTOR,
                 "objectSelector": _SELECTOR,
@@ -27,6 +26,8 @@ MATRIX: Final[dict[str, Values]] = {
             }
         }
     },
+    "no-pods": {"registration": {"pods": {"enabled": False}}},
+    "policies": {"registration": {"pods": {"policies": True}}},
     "registration": {
         "registration": {
             "annotations": {"acme.io/owner": "platform"},
@@ -39,6 +40,7 @@ MATRIX: Final[dict[str, Values]] = {
                 "objectSelector": _SELECTOR,
                 "matchConditions": _CONDITIONS,
             },
+            "withdrawals": {"failurePolicy": "Fail"},
             "mutating": {
                 "failurePolicy": "Fail",
                 "timeoutSeconds": 7,
@@ -132,7 +134,7 @@ MATRIX: Final[dict[str, Values]] = {
             "concurrency": 20,
             "damping": 600,
             "evictionDeadline": 7200,
-            "requestTTL": 86400,
+            "requestTTL": 3600,
             "orphanTTL": 31_536_000,
             "resources": _RESOURCES,
             "extraArgs": ["--lease-duration=30"],

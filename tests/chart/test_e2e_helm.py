@@ -62,7 +62,7 @@ def test_from_install_to_reinstall(cluster: Cluster, program: str) -> None:
     before = _bundles(release)
 
     # An upgrade after the injection: helm has no claim on caBundle, and new webhooks get it, too.
-    more = {"registration.validating.timeoutSeconds": 7, "registration.pods.enabled": True}
+    more = {"registration.validating.timeoutSeconds": 7, "registration.pods.policies": True}
     release.upgrade(more, "--wait")
     assert release.webhooks()["validate.usher.dev"]["timeoutSeconds"] == 7
     assert "pods.mutate.usher.dev" in release.webhooks()

@@ -21,7 +21,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def test_it_evicts_and_judges(cluster: Cluster) -> None:
     release = Release(cluster)
-    release.install({**ROLES, "replicas": 2, "registration.pods.enabled": True}, "--wait")
+    release.install({**ROLES, "replicas": 2, "registration.pods.policies": True}, "--wait")
     release.await_verdicts()
     scene = Scene(cluster, "shop")
     (path,) = scene.begin("db-0")

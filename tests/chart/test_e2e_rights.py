@@ -21,7 +21,7 @@ _EVERYTHING: Final = {
     **ROLES,
     "replicas": 1,
     "podDisruptionBudget.enabled": False,
-    "registration.pods.enabled": True,
+    "registration.pods.policies": True,
     "controller": {
         "events": "all",
         "requestTTL": 1,

@@ -157,8 +157,6 @@ _SAME: Final[list[tuple[str, click.Command, str]]] = [
     ("controller.concurrency", controller, "concurrency"),
     ("controller.damping", controller, "damping"),
     ("controller.evictionDeadline", controller, "eviction_deadline"),
-    ("controller.requestTTL", controller, "request_ttl"),
-    ("controller.orphanTTL", controller, "orphan_ttl"),
     ("controller.nodeHealth.enabled", controller, "node_health"),
     ("controller.nodeHealth.requester", controller, "node_health_requester"),
     ("controller.nodeHealth.lead", controller, "node_health_lead"),

@@ -85,8 +85,12 @@ def test_the_overlay_of_the_readme(kubectl: str, tmp_path: Path) -> None:
     images = {each["image"] for each in (*pod["initContainers"], *pod["containers"])}
     assert images == {"registry.example.com/usher:0.1.0"}
     assert spec["replicas"] == 5
-    (validating,) = (each for each in objects if each["kind"].startswith("Validating"))
-    assert validating["webhooks"][0]["failurePolicy"] == "Ignore"
+    policies = {
+        each["metadata"]["name"]: each["webhooks"][0]["failurePolicy"]
+        for each in objects
+        if each["kind"].startswith("Validating")
+    }
+    assert policies == dict.fromkeys(("usher", "usher-pods", "usher-withdrawals"), "Ignore")
 
 
 # --- a cluster -----------------------------------------------------------------------------------

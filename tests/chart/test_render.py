@@ -14,7 +14,11 @@ import yaml
 from cli.certs import agent, inspect
 from cli.controller import command as controller
 from cli.serve import command as serve
+from rules.api import RESPONDERS_ANNOTATION, Eviction, EvictionRequest, Pod
+from rules.callers import COLLECTORS
 from rules.crd import definitions
+from rules.decode import SHAPES
+from rules.evaluate import judges_deletion
 from tests.chart.matrix import MATRIX
 from tests.chart.queries import problems
 from tests.chart.rendering import (
@@ -29,6 +33,7 @@ from tests.chart.rendering import (
     render,
 )
 from tests.chart.values import CHART, DEFAULTS, Values, leaves
+from webhook.review import plural
 
 pytestmark = pytest.mark.e2e
 
@@ -233,7 +238,7 @@ def test_pods_of_the_system_and_of_usher_wait_for_no_webhook(case: str) -> None:
     for kind in _CONFIGURATIONS:
         for configuration in rendered(case).all(kind):
             for webhook in configuration["webhooks"]:
-                if all("pods" not in rule["resources"] for rule in webhook["rules"]):
+                if not webhook["name"].startswith("pods."):
                     continue
                 spared = {
                     "key": "kubernetes.io/metadata.name",
@@ -287,28 +292,108 @@ def test_a_guard_that_is_off_stays_off_in_an_audit() -> None:
     assert "--enforce=target-truth=off" in _flags(found.objects, "webhook")
 
 
-def test_without_an_audit_writes_fail_closed() -> None:
-    (webhook,) = rendered("defaults").one("ValidatingWebhookConfiguration")["webhooks"]
-    assert webhook["failurePolicy"] == "Fail"
-    assert webhook["timeoutSeconds"] == 5
+def _webhooks(found: Rendered) -> dict[str, Object]:
+    """Every webhook, by name."""
+    return {
+        webhook["name"]: webhook
+        for kind in _CONFIGURATIONS
+        for configuration in found.all(kind)
+        for webhook in configuration["webhooks"]
+    }
+
+
+def _conditions(webhook: Object) -> dict[str, str]:
+    """Its match conditions: name → expression."""
+    return {each["name"]: each["expression"] for each in webhook.get("matchConditions", ())}
+
+
+def test_without_an_audit_writes_fail_closed_unless_they_stop_something() -> None:
+    found = _webhooks(rendered("defaults"))
+    assert {name: each["failurePolicy"] for name, each in found.items()} == {
+        "validate.usher.dev": "Fail",
+        "withdrawals.validate.usher.dev": "Ignore",
+        "pods.validate.usher.dev": "Ignore",
+        "mutate.usher.dev": "Ignore",
+    }
+    assert found["validate.usher.dev"]["timeoutSeconds"] == 5
+    other = _webhooks(render({"registration": {"withdrawals": {"failurePolicy": "Fail"}}}))
+    assert other["withdrawals.validate.usher.dev"]["failurePolicy"] == "Fail"
 
 
 def test_the_controller_is_no_stranger_to_the_webhook() -> None:
     user = f"system:serviceaccount:{NAMESPACE}:{RELEASE}"
     objects = rendered("defaults").objects
     assert f"--controllers={user}" in _flags(objects, "webhook")
-    for kind in _CONFIGURATIONS:
-        for webhook in rendered("defaults").one(kind)["webhooks"]:
-            (condition,) = webhook["matchConditions"]
-            assert condition["expression"] == f'request.userInfo.username != "{user}"'
+    for name, webhook in _webhooks(rendered("defaults")).items():
+        wanted = None if name.startswith("pods.") else f'request.userInfo.username != "{user}"'
+        assert _conditions(webhook).get("not-by-usher-controller") == wanted
 
 
 def test_without_a_controller_nobody_passes_for_one() -> None:
     objects = rendered("no-controller").objects
     assert not [flag for flag in _flags(objects, "webhook") if flag.startswith("--controllers")]
-    for kind in _CONFIGURATIONS:
-        for webhook in rendered("no-controller").one(kind)["webhooks"]:
-            assert "matchConditions" not in webhook
+    for webhook in _webhooks(rendered("no-controller")).values():
+        assert "not-by-usher-controller" not in _conditions(webhook)
+
+
+def test_collectors_are_those_that_the_guards_know() -> None:
+    found = _webhooks(rendered("defaults"))
+    for name in ("validate.usher.dev", "withdrawals.validate.usher.dev"):
+        expression = _conditions(found[name])["not-by-collectors"]
+        assert set(re.findall(r'"(system:[^"]+)"', expression)) == COLLECTORS
+
+
+def test_deletions_are_registered_where_a_rule_judges_them_and_nowhere_else() -> None:
+    asked = {
+        (name, resource)
+        for name, webhook in _webhooks(rendered("defaults")).items()
+        for rule in webhook["rules"]
+        if "DELETE" in rule["operations"]
+        for resource in rule["resources"]
+    }
+    assert asked == {
+        ("validate.usher.dev", "evictions"),
+        ("withdrawals.validate.usher.dev", "evictionrequests"),
+    }
+    judged = {shape.model for shape in SHAPES.values() if judges_deletion(shape.model)}
+    assert judged == {Eviction, EvictionRequest}
+
+
+def test_a_status_is_only_ever_updated() -> None:
+    for webhook in _webhooks(rendered("pods")).values():
+        for rule in webhook["rules"]:
+            if any(resource.endswith("/status") for resource in rule["resources"]):
+                assert rule["operations"] == ["UPDATE"]
+
+
+def test_everything_that_declares_responders_is_registered() -> None:
+    webhook = _webhooks(rendered("defaults"))["pods.validate.usher.dev"]
+    registered = {
+        (group, version, resource)
+        for rule in webhook["rules"]
+        for group in rule["apiGroups"]
+        for version in rule["apiVersions"]
+        for resource in rule["resources"]
+    }
+    assert registered == {("", "v1", "pods/status")} | {
+        (group, version, plural(kind))
+        for (group, version, kind), shape in SHAPES.items()
+        if shape.model is Pod
+    }
+    assert f'"{RESPONDERS_ANNOTATION}"' in _conditions(webhook)["declares-responders"]
+
+
+def test_every_pod_is_sent_only_where_policies_add_responders() -> None:
+    assert "pods.mutate.usher.dev" not in _webhooks(rendered("defaults"))
+    every = _webhooks(rendered("policies"))["pods.mutate.usher.dev"]
+    assert "declares-responders" not in _conditions(every)
+
+
+def test_ended_objects_are_removed_unless_told_otherwise() -> None:
+    flags = _flags(rendered("defaults").objects, "controller")
+    assert {"--request-ttl=86400", "--orphan-ttl=3600"} <= set(flags)
+    kept = render({"controller": {"requestTTL": 0, "orphanTTL": 0}})
+    assert {"--request-ttl=0", "--orphan-ttl=0"} <= set(_flags(kept.objects, "controller"))
 
 
 def test_the_host_of_a_url_is_a_name_of_the_certificate() -> None:
@@ -318,7 +403,7 @@ def test_the_host_of_a_url_is_a_name_of_the_certificate() -> None:
         "--name=usher.internal",
         "--name=usher.example.com",
     ]
-    (webhook,) = rendered("url").one("ValidatingWebhookConfiguration")["webhooks"]
+    webhook = _webhooks(rendered("url"))["validate.usher.dev"]
     assert webhook["clientConfig"] == {"url": "https://usher.example.com:8443/hooks/validate"}
 
 
@@ -336,8 +421,9 @@ def test_names_and_addresses_go_where_cert_manager_has_them() -> None:
     assert "usher.internal" in spec["dnsNames"]
     assert spec["ipAddresses"] == ["192.0.2.1"]
     for kind in _CONFIGURATIONS:
-        annotations = rendered("cert-manager").one(kind)["metadata"]["annotations"]
-        assert annotations == {"cert-manager.io/inject-ca-from": f"{NAMESPACE}/{RELEASE}"}
+        for configuration in rendered("cert-manager").all(kind):
+            annotations = configuration["metadata"]["annotations"]
+            assert annotations == {"cert-manager.io/inject-ca-from": f"{NAMESPACE}/{RELEASE}"}
 
 
 def test_an_issuer_of_ones_own_is_all_that_is_asked() -> None:
@@ -379,9 +465,7 @@ _BUNDLES: Final = {
 _SECRETS: Final = {(verb, "secrets", "") for verb in ("create", "get", "update")}
 _LEASES: Final = {(verb, "leases", "coordination.k8s.io") for verb in ("create", "get", "update")}
 _NODES: Final = {(verb, "nodes", "") for verb in ("get", "list", "watch")}
-_ASKING: Final = {
-    (verb, "evictionrequests", "lifecycle.k8s.io") for verb in ("create", "patch", "delete")
-}
+_ASKING: Final = {(verb, "evictionrequests", "lifecycle.k8s.io") for verb in ("create", "patch")}
 
 
 @pytest.mark.parametrize(
@@ -404,15 +488,15 @@ _ASKING: Final = {
             id="stand-down",
         ),
         pytest.param(
-            {"controller": {"requestTTL": 60}},
-            {("delete", "evictionrequests", "lifecycle.k8s.io")},
+            {"controller": {"requestTTL": 0}},
             set(),
+            {("delete", "evictionrequests", "lifecycle.k8s.io")},
             id="request-ttl",
         ),
         pytest.param(
-            {"controller": {"orphanTTL": 60}},
-            {("delete", "evictions", "lifecycle.k8s.io")},
+            {"controller": {"orphanTTL": 0}},
             set(),
+            {("delete", "evictions", "lifecycle.k8s.io")},
             id="orphan-ttl",
         ),
         pytest.param(
@@ -439,17 +523,18 @@ _ASKING: Final = {
             set(),
             id="node-health-dry-run",
         ),
+        pytest.param({"registration": {"pods": {"enabled": False}}}, set(), set(), id="pods"),
         pytest.param(
-            {"registration": {"pods": {"enabled": True}}},
+            {"registration": {"pods": {"policies": True}}},
             {("get", "namespaces", ""), ("get", "evictions", "lifecycle.k8s.io")},
             set(),
-            id="pods",
+            id="policies",
         ),
         pytest.param(
-            {"mode": "native", "registration": {"pods": {"enabled": True}}},
+            {"mode": "native", "registration": {"pods": {"policies": True}}},
             {("get", "namespaces", "")},
             set(),
-            id="pods-native",
+            id="policies-native",
         ),
         pytest.param(
             {
@@ -565,7 +650,11 @@ def test_a_name_to_act_under_is_given_by_name_only() -> None:
                 "podDisruptionBudget": {"enabled": False},
                 "registration": {"pods": {"enabled": True, "failurePolicy": "Fail"}},
             },
-            "no pod of the cluster could start",
+            "no pod that declares responders could be created",
+        ),
+        (
+            {"registration": {"pods": {"enabled": False, "policies": True}}},
+            "registration.pods.enabled is false",
         ),
     ],
     ids=lambda each: each if isinstance(each, str) else "",

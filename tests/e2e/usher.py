@@ -110,11 +110,11 @@ class Usher:
             return None
 
     def metric(self, name: str) -> float:
-        """The value of a metric without labels."""
+        """The sum of a metric over all its labels."""
         with urllib.request.urlopen(f"http://{HOST}:{self._health_port}/metrics") as answer:
             lines = answer.read().decode().splitlines()
-        (value,) = [line.split()[1] for line in lines if line.startswith(f"{name} ")]
-        return float(value)
+        values = [line.rsplit(" ", 1)[1] for line in lines if line.split("{")[0].split()[0] == name]
+        return sum(map(float, values))
 
     def has_ended(self) -> bool:
         """Whether the process is gone."""

@@ -38,7 +38,7 @@
 - alert: UsherWebhookFailsOpen
   expr: |-
     sum by (name) (
-      increase(apiserver_admission_webhook_fail_open_count{name=~"(pods[.])?(validate|mutate)[.]usher[.]dev"}[10m])
+      increase(apiserver_admission_webhook_fail_open_count{name=~"((pods|withdrawals)[.])?(validate|mutate)[.]usher[.]dev"}[10m])
     ) > 0
   severity: warning
   summary: API servers let writes pass that Usher's webhook did not judge.
@@ -47,7 +47,7 @@
   # Told by API servers: what does not arrive is no error to Usher, whose pods may all be well.
   expr: |-
     sum by (name) (
-      increase(apiserver_admission_webhook_rejection_count{name=~"(pods[.])?(validate|mutate)[.]usher[.]dev",error_type="calling_webhook_error"}[10m])
+      increase(apiserver_admission_webhook_rejection_count{name=~"((pods|withdrawals)[.])?(validate|mutate)[.]usher[.]dev",error_type="calling_webhook_error"}[10m])
     ) > 0
   for: 5m
   severity: critical

@@ -40,7 +40,10 @@ controller.nodeHealth.dryRun reports what controller.nodeHealth.enabled would do
 {{- if and $v.metrics.serviceMonitor.enabled (not $v.metrics.service) }}
 metrics.serviceMonitor.enabled needs the Service that it names. Set metrics.service to true.
 {{- end }}
+{{- if and $v.registration.pods.policies (not $v.registration.pods.enabled) }}
+registration.pods.policies is true, but registration.pods.enabled is false: policies would add responders that nobody judges. Set both to true.
+{{- end }}
 {{- if and $v.registration.pods.enabled (eq $v.registration.pods.failurePolicy "Fail") (lt (int $v.replicas) 2) }}
-registration.pods.failurePolicy is "Fail" with {{ int $v.replicas }} replica: no pod of the cluster could start while it is away. Set replicas to 2 or more, or the policy to "Ignore".
+registration.pods.failurePolicy is "Fail" with {{ int $v.replicas }} replica: while it is away, {{ ternary "no pod of the cluster" "no pod that declares responders" $v.registration.pods.policies }} could be created. Set replicas to 2 or more, or the policy to "Ignore".
 {{- end }}
 {{- end -}}

@@ -60,30 +60,43 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "usher.serviceAccountN
 {{- if or .Values.registration.mutating.enabled (include "usher.registersResponders" .) }}true{{ end -}}
 {{- end -}}
 
+{{/* The ValidatingWebhookConfigurations, as a YAML list. */}}
+{{- define "usher.validatingNames" -}}
+{{- $name := include "usher.fullname" . -}}
+{{- $names := list $name (printf "%s-withdrawals" $name) -}}
+{{- if .Values.registration.pods.enabled }}{{ $names = append $names (printf "%s-pods" $name) }}{{ end -}}
+{{ toYaml $names }}
+{{- end -}}
+
+{{/* The MutatingWebhookConfigurations, as a YAML list. */}}
+{{- define "usher.mutatingNames" -}}
+{{- $name := include "usher.fullname" . -}}
+{{- $names := list -}}
+{{- if .Values.registration.mutating.enabled }}{{ $names = append $names $name }}{{ end -}}
+{{- if include "usher.registersResponders" . }}{{ $names = append $names (printf "%s-pods" $name) }}{{ end -}}
+{{ toYaml $names }}
+{{- end -}}
+
 {{/* Flags that name all configurations. */}}
 {{- define "usher.configurations" -}}
-{{- $name := include "usher.fullname" . -}}
-- --validating={{ $name }}
-{{- if .Values.registration.pods.enabled }}
-- --validating={{ $name }}-pods
+{{- range include "usher.validatingNames" . | fromYamlArray }}
+- --validating={{ . }}
 {{- end }}
-{{- if .Values.registration.mutating.enabled }}
-- --mutating={{ $name }}
-{{- end }}
-{{- if include "usher.registersResponders" . }}
-- --mutating={{ $name }}-pods
+{{- range include "usher.mutatingNames" . | fromYamlArray }}
+- --mutating={{ . }}
 {{- end }}
 {{- end -}}
 
-{{/* Head of a configuration of its own for pods, from a list of root and kind. What comes and goes
-     with a value must be an object: whoever injects a caBundle owns a part of the webhook, so that
-     one that helm takes out of a list would stay there with nothing but its caBundle, and be refused. */}}
-{{- define "usher.podConfiguration" -}}
+{{/* Head of a configuration, from a list of root, kind, and what its name ends with. What comes and
+     goes, with a value or with a version, must be an object: whoever injects a caBundle owns a part
+     of the webhook, so that one that helm takes out of a list would stay there with nothing but its
+     caBundle, and be refused. */}}
+{{- define "usher.configuration" -}}
 {{- $root := first . -}}
 apiVersion: admissionregistration.k8s.io/v1
-kind: {{ last . }}WebhookConfiguration
+kind: {{ index . 1 }}WebhookConfiguration
 metadata:
-  name: {{ include "usher.fullname" $root }}-pods
+  name: {{ include "usher.fullname" $root }}{{ last . }}
   labels:
     {{- include "usher.labels" $root | nindent 4 }}
   {{- with include "usher.injection" $root | trim }}
@@ -93,7 +106,7 @@ metadata:
 
 {{/* Not empty if policies register responders for pods. */}}
 {{- define "usher.registersResponders" -}}
-{{- if and .Values.registration.pods.enabled (has "register-responders" .Values.webhook.mutations) }}true{{ end -}}
+{{- if and .Values.registration.pods.enabled .Values.registration.pods.policies (has "register-responders" .Values.webhook.mutations) }}true{{ end -}}
 {{- end -}}
 
 {{/* How a guard is enforced whose value is the second of the list. */}}
@@ -136,14 +149,45 @@ objectSelector:
 {{- end -}}
 
 {{/* Skips what the controller writes: it judges that by the same rules before it sends it. */}}
-{{- define "usher.matchConditions" -}}
+{{- define "usher.notByController" -}}
 {{- if .root.Values.controller.enabled }}
 - name: not-by-usher-controller
   expression: request.userInfo.username != {{ include "usher.user" .root | quote }}
 {{- end }}
-{{- with .at.matchConditions }}
-{{ toYaml . }}
-{{- end }}
+{{- end -}}
+
+{{/* Skips what Kubernetes does to objects that have lost their owner or their namespace: it deletes
+     them, and takes owner references and finalizers away before. These are the names of
+     rules/callers.py. kube-controller-manager may also be the controller of Evictions, which is
+     judged: what it creates, and what it writes into a status. */}}
+{{- define "usher.notByCollectors" -}}
+- name: not-by-collectors
+  expression: >-
+    !(request.userInfo.username in [
+    "system:kube-controller-manager",
+    "system:serviceaccount:kube-system:generic-garbage-collector",
+    "system:serviceaccount:kube-system:namespace-controller"])
+    || request.operation == "CREATE"
+    || request.?subResource.orValue("") != ""
+    || (request.operation == "UPDATE" && object.?spec != oldObject.?spec)
+{{- end -}}
+
+{{/* Whether an UPDATE withdraws an EvictionRequest. */}}
+{{- define "usher.withdraws" -}}
+(object.?spec.?intent.orValue("") == "Withdrawn"
+&& oldObject.?spec.?intent.orValue("") != "Withdrawn")
+{{- end -}}
+
+{{/* What a pod declares about its responders is new: in the pod itself, or in the template that a
+     workload makes its pods from. An absent list is compared as such: most pods have none, and
+     nobody is asked about them, least of all when kubelets write their status. */}}
+{{- define "usher.declaresResponders" -}}
+- name: declares-responders
+  expression: >-
+    [(request.operation == "CREATE" ? [object, dyn({})] : [object, oldObject]).map(o,
+    [optional.of(o), o.?template, o.?spec.?template, o.?spec.?jobTemplate.?spec.?template].map(pod,
+    [pod.?metadata.?annotations[?"usher.dev/eviction-responders"], pod.?spec.?evictionResponders]))
+    ].exists(declared, declared[0] != declared[1])
 {{- end -}}
 
 {{/* Pods of these namespaces are nobody's business here: a webhook that its own pods wait for. */}}

@@ -107,9 +107,15 @@
 {{- if eq .Values.certificates.source "own" }}
 # The agent writes caBundle. Without "create" it can't bring back a configuration that was deleted.
 - apiGroups: [admissionregistration.k8s.io]
-  resources: [validatingwebhookconfigurations{{ if include "usher.mutates" . }}, mutatingwebhookconfigurations{{ end }}]
-  resourceNames: [{{ $name }}{{ if .Values.registration.pods.enabled }}, {{ $name }}-pods{{ end }}]
+  resources: [validatingwebhookconfigurations]
+  resourceNames: [{{ include "usher.validatingNames" . | fromYamlArray | join ", " }}]
   verbs: [get, patch]
+{{- with include "usher.mutatingNames" . | fromYamlArray }}
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [mutatingwebhookconfigurations]
+  resourceNames: [{{ . | join ", " }}]
+  verbs: [get, patch]
+{{- end }}
 {{- end }}
 {{- end -}}
 
