@@ -12,7 +12,7 @@ CODE := rules cluster webhook controller certs cli tests examples
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check format lint types layers fast-tests e2e fix fuzz chaos bench \
+.PHONY: help setup run demo test check format lint types layers fast-tests e2e fix fuzz chaos soak bench \
 	bench-webhook bench-controller bench-nodes controlplane rule docs chart kustomize \
 	site image image-python sbom lock clean
 
@@ -73,6 +73,10 @@ fuzz: setup ## Send mutated request bodies to a running webhook (FUZZ_REQUESTS=â
 
 chaos: setup ## 500 evictions while controller and API server are killed and restarted
 	$(BIN)/pytest tests/controller/test_e2e_chaos.py
+
+SCHEDULES ?= 10000
+soak: setup ## Live through 10,000 random schedules of failures, takeovers and clock jumps (SCHEDULES=â€¦)
+	USHER_SCHEDULES=$(SCHEDULES) $(BIN)/pytest -n auto tests/controller/test_schedules.py
 
 bench: bench-webhook bench-controller bench-nodes ## All figures; prints tables
 

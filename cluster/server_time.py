@@ -38,7 +38,10 @@ class ServerTime:
         self._offset: _Offset | None = None
         self._text: str | None = None
         self._told = 0.0
-        self._jumped = float("-inf")
+        self._first = 0.0
+        """When it was heard first, by the steady clock."""
+        self._steady_since = float("-inf")
+        """Since when it has agreed with itself, as far as anybody knows, by the steady clock."""
 
     def heard(self, date: str, asked: float, answered: float) -> timedelta:
         """Take note of the ``Date`` of an answer; ``asked`` and ``answered`` by the steady clock.
@@ -54,6 +57,8 @@ class ServerTime:
                 return timedelta()
             self._text = date
         told = _Offset(self._told - answered, self._told + _RESOLUTION - asked)
+        if self._offset is None:
+            self._first = answered
         known = self._offset or told
         both = _Offset(max(known.least, told.least), min(known.most, told.most))
         if both.least <= both.most:
@@ -65,7 +70,7 @@ class ServerTime:
         jump = timedelta(seconds=ahead if ahead > 0 else told.most - known.least)
         if abs(jump) < CLOCK_SKEW:
             return timedelta()
-        self._jumped = answered
+        self._steady_since = answered
         return jump
 
     def now(self) -> datetime:
@@ -85,4 +90,29 @@ class ServerTime:
     @property
     def is_settled(self) -> bool:
         """Whether something may end because of its age: it is known, and has not jumped lately."""
-        return self.is_known and self._steady() - self._jumped >= SETTLING.total_seconds()
+        return self.is_known and self._is_past(self._steady_since)
+
+    @property
+    def steady_since(self) -> datetime | None:
+        """Since when it has agreed with itself, by itself; None: nobody knows of a jump."""
+        if self._steady_since == float("-inf"):
+            return None
+        return self.now() - timedelta(seconds=self._steady() - self._steady_since)
+
+    def inherit(self, told: datetime, steady_since: datetime | None) -> None:
+        """Learn from somebody to whom it was ``told`` a moment ago, and who knew as much of it.
+
+        Who has just begun knows of no jump. If it has gone on since otherwise than by a moment, it
+        may have jumped now; the other one may also have been gone for long.
+        """
+        present = self.now()
+        if self.is_known and self._is_past(max(self._first, self._steady_since)):
+            return  # we know as much ourselves
+        if abs(present - told) >= CLOCK_SKEW:
+            self._steady_since = self._steady()
+        elif steady_since is not None:
+            since = self._steady() - (present - steady_since).total_seconds()
+            self._steady_since = max(self._steady_since, since)
+
+    def _is_past(self, since: float) -> bool:
+        return self._steady() - since >= SETTLING.total_seconds()

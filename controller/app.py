@@ -191,7 +191,7 @@ class Controller:
         return [*own, self._nodes.informer] if self._nodes else own
 
     async def run(self) -> None:
-        """Run until cancelled; what was begun is cut off, and the lease is given back."""
+        """Do all work until cancelled, and answer questions about it."""
         settings = self._settings
         questions = serving(
             settings.health_bind,
@@ -202,18 +202,25 @@ class Controller:
         )
         async with questions as addresses:
             _log.info("started", health=addresses, identity=settings.identity)
-            try:
-                async with asyncio.TaskGroup() as group:
-                    for informer in self._informers:
-                        group.create_task(informer.run())
-                    group.create_task(self._events.run())
-                    group.create_task(self._work())
-            finally:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_RELEASE_SECONDS):
-                        await self._lead.release()
+            await self.work()
 
-    async def _work(self) -> None:
+    async def work(self) -> None:
+        """Watch, lead and write until cancelled.
+
+        What was begun is cut off then, and the lease is given back.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                for informer in self._informers:
+                    group.create_task(informer.run())
+                group.create_task(self._events.run())
+                group.create_task(self._lead_and_write())
+        finally:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_RELEASE_SECONDS):
+                    await self._lead.release()
+
+    async def _lead_and_write(self) -> None:
         """Lead whenever possible. Who stands by sees everything, and can start at once."""
         for informer in self._own_informers:
             await informer.synced.wait()

@@ -27,6 +27,7 @@ from controller.planning.evictor import (
     Answer,
     Attempts,
     EvictorPlan,
+    evictor_turn,
     plan_evictor,
     remembered,
     report_request,
@@ -79,6 +80,9 @@ class Evictor:
         if entry is None:
             return None
         eviction = entry.value
+        if evictor_turn(eviction) is not None:
+            # Once: later reports of the same attempt say nothing about when it was.
+            self._attempts.setdefault(eviction.metadata.uid, remembered(eviction))
         snapshot = self._view.snapshot(key.namespace, eviction, {})
         plan = self._plan(key, eviction, snapshot)
         if plan.calls is not None:

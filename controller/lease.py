@@ -15,20 +15,26 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 
-from cluster import clock
 from cluster.client import Cluster, Document
 from cluster.failures import ClusterFailure, Conflict, Denied, Missing
 from cluster.key import Key
 from cluster.pauses import jittered
 from cluster.resources import LEASES
+from rules.times import format_time
 
 NOTE: Final = "usher.dev/node-health-budgets"
 """The annotation by which a leader tells the next one what zones may spend: the Lease is written
 anyway, by nobody else, and never by one who has lost it."""
 
+STEADY_SINCE: Final = "usher.dev/time-steady-since"
+"""The annotation by which a leader tells the next one since when the API server's time has not
+jumped, RFC 3339 in that time; none: it knows of no jump. See ADR 46."""
+
 ATTEMPTS: Final = 3
 """How many attempts that hang fit into the time for which a leader writes without a renewal. Our
 own choice; client-go waits for half of that time."""
+
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 _log = structlog.get_logger()
 
@@ -93,13 +99,27 @@ def claimed(
     return {**lease, "spec": spec | changes}
 
 
-def noted(lease: Document, note: str | None) -> Document:
-    """``lease`` with ``note`` in it; None leaves the one that is there."""
-    if note is None:
+def annotated(lease: Document, name: str, value: str | None) -> Document:
+    """``lease`` with an annotation; None leaves the one that is there."""
+    if value is None:
         return lease
     metadata = lease["metadata"]
-    annotations = {**(metadata.get("annotations") or {}), NOTE: note}
+    annotations = {**(metadata.get("annotations") or {}), name: value}
     return {**lease, "metadata": {**metadata, "annotations": annotations}}
+
+
+def annotation(lease: Document | None, name: str) -> str:
+    """An annotation of ``lease``, "" where there is none."""
+    metadata = lease["metadata"] if lease is not None else {}
+    return str((metadata.get("annotations") or {}).get(name, ""))
+
+
+def instant_of(text: str | None) -> datetime | None:
+    """The instant that a Lease tells of; None where it tells of none that could be read."""
+    try:
+        return datetime.fromisoformat(text or "").astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def format_micro_time(instant: datetime) -> str:
@@ -242,8 +262,7 @@ class Elector:
     @property
     def inherited(self) -> str:
         """The note in the Lease, which is the former leader's until it is renewed."""
-        metadata = self._held["metadata"] if self._held is not None else {}
-        return str((metadata.get("annotations") or {}).get(NOTE, ""))
+        return annotation(self._held, NOTE)
 
     @property
     def subject(self) -> dict[str, str] | None:
@@ -274,9 +293,9 @@ class Elector:
         if held is None:
             return
         self._changed(False)  # noqa: FBT003 - see acquire
-        lease = claimed(held, self._identity, self._terms, clock.now(), released=True)
+        lease = annotated(self._claim(held, released=True), NOTE, self._note())
         try:
-            await self._cluster.replace(LEASES, self._key, noted(lease, self._note()))
+            await self._cluster.replace(LEASES, self._key, lease)
         except ClusterFailure as failure:
             _log.warning("the lease runs out by itself", error=str(failure))
         else:
@@ -323,20 +342,32 @@ class Elector:
                 "kind": "Lease",
                 "metadata": {"namespace": self._key.namespace, "name": self._key.name},
             }
-            body = claimed(body, self._identity, self._terms, clock.now())
+            body = self._claim(body)
             body["spec"]["leaseTransitions"] = 0
             self._keep(await self._cluster.create(LEASES, self._key.namespace, body), began)
             return
         self._sight = seen(self._sight, lease, monotonic())
         if may_take(self._sight, self._identity, monotonic()):
-            lease = claimed(lease, self._identity, self._terms, clock.now())
-            self._keep(await self._cluster.replace(LEASES, self._key, lease), began)
+            self._inherit_time(lease)
+            self._keep(await self._cluster.replace(LEASES, self._key, self._claim(lease)), began)
+
+    def _inherit_time(self, lease: Document) -> None:
+        """What the leader before knew of the API server's time."""
+        renewed = instant_of((lease.get("spec") or {}).get("renewTime"))
+        since = instant_of(annotation(lease, STEADY_SINCE))
+        self._cluster.time.inherit(renewed or _NEVER, since)
+
+    def _claim(self, lease: Document, *, released: bool = False) -> Document:
+        """``lease`` as it is to be written now, with what is known of the time."""
+        time = self._cluster.time
+        lease = claimed(lease, self._identity, self._terms, time.now(), released=released)
+        since = time.steady_since
+        return annotated(lease, STEADY_SINCE, format_time(since) if since else None)
 
     async def _renew(self) -> None:
         began = monotonic()
         if self._held is not None:
-            lease = claimed(self._held, self._identity, self._terms, clock.now())
-            lease = noted(lease, self._note())
+            lease = annotated(self._claim(self._held), NOTE, self._note())
             self._keep(await self._cluster.replace(LEASES, self._key, lease), began)
 
     def _keep(self, lease: Document, began: float) -> None:

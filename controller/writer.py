@@ -58,6 +58,9 @@ class Writer:
             # whose answer was lost. An API server compares versions before it judges, and so tells
             # a conflict from a refusal.
             stored = judged.old_object if judged else None
+            if stored is None and await self._look_again(write):
+                # Somebody has taken the name meanwhile, for another pod: a new name is to be found.
+                raise Conflict(f"{write.key.name} exists already") from None
             if stored is None or _relies_on_version(write):
                 raise
             answer = await self._apply(write, _of_version(document, stored), manager)
@@ -67,14 +70,18 @@ class Writer:
             raise
         self._learn[write.resource](answer)
 
-    async def _look_again(self, write: Write) -> None:
-        """Learn what has come between: the watch may be silent, and would go on to be so."""
+    async def _look_again(self, write: Write) -> bool:
+        """Learn what has come between: the watch may be silent, and would go on to be so.
+
+        Returns whether there is something.
+        """
         try:
             document = await self._cluster.get(BY_NAME[write.resource], write.key)
         except ClusterFailure as failure:
             _log.debug("not read after a conflict", name=write.key.name, error=str(failure))
-        else:
-            self._learn[write.resource](document)
+            return False
+        self._learn[write.resource](document)
+        return True
 
     async def _apply(
         self, write: Write, document: Mapping[str, Any], manager: str

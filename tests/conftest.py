@@ -24,6 +24,7 @@ _LONGEST_FIRST = (
     "chart/test_e2e_helm.py",
     "chart/test_e2e_service.py",
     "certs/test_e2e_certs.py",
+    "controller/test_schedules.py",
     "controller/test_e2e_node_health.py",
     "controller/test_e2e_outage.py",
     "image/test_commands.py",

@@ -98,3 +98,50 @@ def test_api_servers_that_differ_by_a_moment_are_no_jump(clocks: Clocks) -> None
         clocks.go_on(1)
         assert clocks.ask() == timedelta()
     assert clocks.time.is_settled
+
+
+# --- what others knew ----------------------------------------------------------------------------
+
+
+def _now(clocks: Clocks) -> datetime:
+    clocks.ask()
+    return clocks.server
+
+
+def test_who_has_just_begun_learns_of_a_jump_before(clocks: Clocks) -> None:
+    now = _now(clocks)
+    clocks.time.inherit(now - 5 * SECOND, now - timedelta(minutes=15))
+    assert not clocks.time.is_settled
+    assert clocks.time.steady_since is not None
+    assert abs(clocks.time.steady_since - (now - timedelta(minutes=15))) <= 2 * SECOND
+    clocks.go_on(5 * 60 + 2)
+    assert clocks.time.is_settled
+
+
+def test_who_has_just_begun_learns_that_there_was_none(clocks: Clocks) -> None:
+    clocks.time.inherit(_now(clocks) - 20 * SECOND, None)
+    assert clocks.time.is_settled
+    assert clocks.time.steady_since is None
+
+
+@pytest.mark.parametrize("minutes", [-25, -5, 5, 25])
+def test_who_has_just_begun_sees_that_it_has_jumped(clocks: Clocks, minutes: int) -> None:
+    clocks.time.inherit(_now(clocks) + timedelta(minutes=minutes), None)
+    assert not clocks.time.is_settled
+    clocks.go_on(SETTLING.total_seconds())
+    assert clocks.time.is_settled
+
+
+def test_who_has_listened_for_long_knows_as_much(clocks: Clocks) -> None:
+    clocks.ask()
+    clocks.go_on(SETTLING.total_seconds())
+    clocks.time.inherit(clocks.server - timedelta(hours=1), clocks.server)
+    assert clocks.time.is_settled
+
+
+def test_an_own_jump_is_not_forgotten_for_an_older_one(clocks: Clocks) -> None:
+    clocks.ask()
+    clocks.server += timedelta(minutes=5)
+    now = _now(clocks)
+    clocks.time.inherit(now, now - timedelta(hours=1))
+    assert not clocks.time.is_settled

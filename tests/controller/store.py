@@ -120,13 +120,16 @@ class Store:
             owners = eviction["metadata"].get("ownerReferences", [])
             kept = [owner for owner in owners if owner["uid"] in alive]
             if owners and not kept:
-                del self.evictions[name]
-                for subresource in ("", STATUS):
-                    self._applied.pop((EVICTIONS, name, subresource), None)
-                self.version += 1
+                self.delete_eviction(name)
             elif len(kept) != len(owners):
                 eviction["metadata"]["ownerReferences"] = kept
                 self.version += 1
+
+    def delete_eviction(self, name: str) -> None:
+        del self.evictions[name]
+        for subresource in ("", STATUS):
+            self._applied.pop((EVICTIONS, name, subresource), None)
+        self.version += 1
 
     def report(self, name: str, responder: str, changes: Document) -> Verdict:
         """A responder changes its entry in the Eviction ``name``, if admission lets it."""

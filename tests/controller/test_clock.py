@@ -11,6 +11,7 @@ from cluster import clock
 from cluster.failures import Refused
 from cluster.key import Key
 from cluster.resources import Resource
+from cluster.server_time import ServerTime
 from controller import lease as lease_module
 from controller.lease import Elector, Terms
 from controller.loop import LONGEST_WAIT
@@ -97,6 +98,8 @@ async def test_a_leader_leads_by_the_steady_clock(
 
 class _Leases:
     """A cluster in which there is nobody else."""
+
+    time = ServerTime()
 
     async def get(self, *_: Any) -> Document:
         return {"metadata": {"resourceVersion": "1"}, "spec": {}}

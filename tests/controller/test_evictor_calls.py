@@ -1,5 +1,6 @@
 """What the evictor makes of the API server's answers to its calls."""
 
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import pytest
@@ -23,7 +24,9 @@ from controller.planning.occurrences import Occurrence
 from controller.routing import EVICTOR, Item
 from controller.store import entry_of
 from controller.view import View, read_eviction, read_pod, read_request
+from rules.api import EVICTOR as EVICTOR_NAME
 from rules.api import Eviction
+from rules.times import format_time
 from tests.controller.objects import NAMESPACE, Document
 from tests.controller.store import START
 from tests.controller.test_evictor import KEY, Scene
@@ -58,8 +61,14 @@ class Hands:
 class Trial:
     """An evictor whose turn it is."""
 
-    def __init__(self, *answers: ClusterFailure | None) -> None:
+    def __init__(self, *answers: ClusterFailure | None, **entry: str) -> None:
+        """``entry``: what the evictor has reported so far."""
+        self.now = START
         scene, self.view, self.metrics = Scene(), View(), Metrics()
+        (reported,) = (
+            each for each in scene.eviction["status"]["responders"] if each["name"] == EVICTOR_NAME
+        )
+        reported |= entry
         for document, store, read in (
             (scene.pod, self.view.pods, read_pod),
             (scene.eviction, self.view.evictions, read_eviction),
@@ -71,8 +80,27 @@ class Trial:
         self.hands: Any = Hands(*answers)
         self.told: list[str] = []
         self.evictor = Evictor(
-            self.view, self.hands, self.hands, self.metrics, self._tell, lambda: START
+            self.view, self.hands, self.hands, self.metrics, self._tell, lambda: self.now
         )
+
+    def watch(self) -> None:
+        """See what was reported last."""
+        store = self.view.evictions
+        entry = store.get(KEY)
+        if entry is None or not self.hands.reports:
+            return
+        told = self.hands.reports[-1]
+        changes = {
+            "heartbeat_time": datetime.fromisoformat(told["heartbeatTime"]),
+            "message": told["message"],
+        }
+        responders = tuple(
+            each.model_copy(update=changes) if each.name == EVICTOR_NAME else each
+            for each in entry.value.status.responders
+        )
+        status = entry.value.status.model_copy(update={"responders": responders})
+        kept = entry.value.model_copy(update={"status": status})
+        store.put(entry._replace(version=entry.version + 1, kept=kept))
 
     def _tell(self, _: Eviction, occurrence: Occurrence) -> None:
         self.told.append(occurrence.reason)
@@ -120,6 +148,17 @@ async def test_no_answer_is_none(failure: ClusterFailure) -> None:
     with pytest.raises(type(failure)):
         await trial.evictor.run(ITEM)
     assert (trial.told, trial.hands.reports, trial.failed) == ([], [], 0)
+
+
+async def test_after_a_restart_a_refused_pod_gets_its_next_attempt() -> None:
+    """However often it is reported meanwhile that there was one before."""
+    message = "Attempt 7 to evict the pod was refused: budget"
+    trial = Trial(None, message=message, heartbeatTime=format_time(START))
+    for _ in range(6):
+        await trial.evictor.run(ITEM)
+        trial.watch()
+        trial.now += timedelta(minutes=3)
+    assert trial.hands.answers == []
 
 
 async def test_nothing_is_remembered_of_what_is_gone() -> None:

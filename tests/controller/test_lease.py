@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
+from email.utils import format_datetime
 from typing import Any
 
 import pytest
 
 from cluster.failures import ClusterFailure, Conflict, Missing, Unreachable
 from cluster.key import Key
+from cluster.server_time import ServerTime
 from controller import lease as lease_module
 from controller.lease import (
     Elector,
@@ -84,6 +86,7 @@ class Leases:
     def __init__(self) -> None:
         self.stored: dict[str, Any] | None = None
         self.failure: Exception | None = None
+        self.time = ServerTime()
         self.replaced = 0
         self.last_replaced = -1
         """With which replacement the API server falls silent."""
@@ -235,6 +238,67 @@ async def test_the_lease_can_be_pointed_at_while_it_is_held(clock: Clock) -> Non
     await first.acquire()
     assert first.subject is not None
     assert (first.subject["kind"], first.subject["name"]) == ("Lease", KEY.name)
+
+
+class Listener:
+    """A process that hears the API server's time, which is ``ahead`` of an hour ago."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.time = ServerTime(clock)
+
+    def hear(self, ahead: timedelta = timedelta()) -> ServerTime:
+        date = NOW + timedelta(seconds=self._clock.now) + ahead
+        self.time.heard(format_datetime(date, usegmt=True), self._clock.now, self._clock.now)
+        return self.time
+
+
+@pytest.mark.parametrize("minutes", [-25, 5])
+async def test_the_next_leader_knows_that_the_time_has_jumped(clock: Clock, minutes: int) -> None:
+    """Even one that has begun after the jump."""
+    leases, told, jump = Leases(), [], timedelta(minutes=minutes)
+    first = Listener(clock)
+    leases.time = first.hear()
+    assert leases.time.is_settled
+    leader = elector(leases, "first", told)
+    await leader.acquire()
+    first.hear(jump)
+    await leader.release()
+    leases.time = Listener(clock).hear(jump)
+    await elector(leases, "second", told).acquire()
+    assert not leases.time.is_settled
+
+
+async def test_the_next_leader_sees_that_the_time_has_jumped_meanwhile(clock: Clock) -> None:
+    leases, told = Leases(), []
+    leases.time = Listener(clock).hear()
+    leader = elector(leases, "first", told)
+    await leader.acquire()
+    await leader.release()
+    leases.time = Listener(clock).hear(timedelta(minutes=5))
+    await elector(leases, "second", told).acquire()
+    assert not leases.time.is_settled
+
+
+async def test_without_a_jump_a_restart_changes_nothing(clock: Clock) -> None:
+    leases, told = Leases(), []
+    leases.time = Listener(clock).hear()
+    leader = elector(leases, "first", told)
+    await leader.acquire()
+    await leader.release()
+    clock.now += 20
+    leases.time = Listener(clock).hear()
+    await elector(leases, "second", told).acquire()
+    assert leases.time.is_settled
+
+
+@pytest.mark.parametrize("text", [None, "", "yesterday", "0001-01-01T00:00:00+14:00"])
+async def test_a_lease_that_tells_no_time_is_not_relied_on(clock: Clock, text: str | None) -> None:
+    leases, told = Leases(), []
+    leases.put({"metadata": {}, "spec": {"renewTime": text}})
+    leases.time = Listener(clock).hear()
+    await elector(leases, "me", told).acquire()
+    assert not leases.time.is_settled
 
 
 async def test_a_renewal_that_hangs_does_not_cost_the_lead() -> None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from cluster.failures import ClusterFailure, Conflict, Refused
+from cluster.failures import ClusterFailure, Conflict, Missing, Refused
 from cluster.key import Key
 from controller.metrics import Metrics
 from controller.planning.writes import EVICTIONS, Write
@@ -29,9 +29,10 @@ _NEWER: Final = {**_EVICTION, "metadata": {"name": _KEY.name, "resourceVersion":
 
 
 class _Cluster:
-    def __init__(self, *failures: ClusterFailure) -> None:
-        """``failures``: the answers to the first writes."""
+    def __init__(self, *failures: ClusterFailure, is_there: bool = True) -> None:
+        """``failures``: the answers to the first writes; ``is_there``: whether anything is."""
         self.sent: list[Mapping[str, Any]] = []
+        self._is_there = is_there
         self._failures = list(failures)
 
     async def apply(self, _: Any, __: Any, document: Mapping[str, Any], **___: Any) -> Any:
@@ -41,6 +42,8 @@ class _Cluster:
         return document
 
     async def get(self, *_: Any) -> Any:
+        if not self._is_there:
+            raise Missing("no such object")
         return _NEWER
 
 
@@ -86,10 +89,18 @@ async def test_what_has_come_between_is_learned_from_a_conflict() -> None:
 
 
 async def test_a_refused_creation_is_refused() -> None:
-    cluster = _Cluster(Refused("invalid"))
+    cluster = _Cluster(Refused("invalid"), is_there=False)
     with pytest.raises(Refused):
         await _apply(cluster, "", exists=False)
     assert len(cluster.sent) == 1
+
+
+async def test_a_creation_under_a_name_that_was_taken_meanwhile_is_a_conflict() -> None:
+    """Which is looked at again at once, with what has been learned."""
+    cluster, learned = _Cluster(Refused("field is immutable")), []
+    with pytest.raises(Conflict):
+        await _apply(cluster, "", exists=False, learn=learned.append)
+    assert learned == [_NEWER]
 
 
 async def _apply(
