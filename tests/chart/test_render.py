@@ -754,6 +754,14 @@ def test_silence_is_an_alert_of_its_own(alert: str, metric: str) -> None:
     assert re.search(rf"absent\({metric}{{|sum\({metric}{{.*}}\) or vector\(0\)", found)
 
 
+def test_pods_that_stay_on_failed_nodes_are_an_alert_where_somebody_looks_after_nodes() -> None:
+    on: Values = {"controller": {"nodeHealth": {"enabled": True}}}
+    found = _expression("UsherNodePodsStay", on) or ""
+    assert found.startswith("max(usher_controller_node_health_oldest_request_seconds{")
+    assert found.endswith(") > 1800")
+    assert _expression("UsherNodePodsStay", {}) is None
+
+
 def test_what_others_send_wrongly_is_no_alert() -> None:
     """Scanners and load balancers get 404 and 405, which is nobody's trouble."""
     assert 'errors_total{namespace="usher-system"' in (

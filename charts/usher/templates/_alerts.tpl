@@ -178,6 +178,13 @@
   severity: warning
   summary: Pods of failed nodes in zone {{ "{{" }} $labels.zone }} are due, and none of them is asked to leave.
   description: So many nodes there have failed that evictions are stopped. Where that is no network partition, evict by hand.
+- alert: UsherNodePodsStay
+  # One responder that died with its node is silent for 20 minutes. Half an hour is our own choice.
+  expr: max(usher_controller_node_health_oldest_request_seconds{ {{- $own }}}) > 1800
+  for: 5m
+  severity: warning
+  summary: A pod was asked more than half an hour ago to leave a failed or tainted node, and has not begun to go.
+  description: A PodDisruptionBudget refuses its eviction, or a responder that died with its node is waited for. usher nodes lists the pods whose budgets refuse.
 {{- end }}
 - alert: UsherClockWrong
   expr: max by (pod) (abs(usher_controller_clock_ahead_seconds{ {{- $own }}})) > 30
