@@ -70,13 +70,15 @@ def main() -> None:
     console.print("load: of the whole machine at the end; compare runs of about the same")
     for flags in ((), ("--node-health",)):
         what = " ".join(("memory for 10,000 ended pairs and 20,000 pods", *flags))
-        console.print(f"{what}: {_memory(flags)}")
+        console.print(f"{what}: {_printed('memory', *flags)}")
+    console.print("what one tenant waits for another one:")
+    console.print(_printed("neighbours"))
     console.print(f"written to {OUTPUT}")
 
 
-def _memory(flags: Sequence[str]) -> str:
-    """What :mod:`tests.controller.memory` measures, in a process of its own."""
-    command = [sys.executable, "-m", "tests.controller.memory", *flags]
+def _printed(module: str, *flags: str) -> str:
+    """What a module beside this one measures, in a process of its own."""
+    command = [sys.executable, "-m", f"tests.controller.{module}", *flags]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
