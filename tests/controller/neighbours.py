@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.controller.contenders import USHER, peak_megabytes, started
+from tests.controller.eviction_admission import eviction_admission
 from tests.controller.program import NODE, Users, reasons
-from tests.controller.slow_admission import slow_admission
 from tests.controlplane import ControlPlane, Mode
 from tests.e2e.api import Object
 from tests.e2e.cluster import Cluster
@@ -98,7 +98,7 @@ def _nothing(users: Users, folder: Path) -> Iterator[str]:
 
 @contextmanager
 def _slow_evictions(users: Users, folder: Path) -> Iterator[str]:
-    with slow_admission(users, folder, SLOW_SECONDS) as admission:
+    with eviction_admission(users, folder, seconds=SLOW_SECONDS) as admission:
 
         def make(number: int) -> None:
             users.request(users.create_pod(f"web-{number}"), f"drain-{number}")

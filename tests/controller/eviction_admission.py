@@ -1,4 +1,4 @@
-"""Somebody's admission webhook for ``pods/eviction`` that takes its time."""
+"""Somebody's admission webhook for ``pods/eviction``: it takes its time, or moves pods by itself."""
 
 import base64
 import json
@@ -12,6 +12,7 @@ from typing import Final
 
 from certs.issue import Pair, issue_authority, issue_serving
 from tests.controller.program import Users
+from tests.e2e.api import Object
 from tests.e2e.times import now
 
 _HOST: Final = "127.0.0.1"
@@ -20,15 +21,16 @@ _TIMEOUT_SECONDS: Final = 30
 """The longest that API servers wait."""
 
 
-class SlowAdmission:
-    """Allows every eviction, but not at once."""
+class EvictionAdmission:
+    """Allows evictions, but not at once."""
 
-    def __init__(self, folder: Path, seconds: float) -> None:
-        """Serve; each call takes so long, unless it is released earlier."""
+    def __init__(self, folder: Path, seconds: float, refusal: Object | None) -> None:
+        """Serve; until all are released each call takes so long, and gets ``refusal`` as status."""
         self.waiting = 0
         """How many calls wait for their answer."""
         self.answered = 0
         self._seconds = seconds
+        self._refusal = refusal
         self._released = threading.Event()
         self._lock = threading.Lock()
         authority = issue_authority(now())
@@ -38,8 +40,7 @@ class SlowAdmission:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                admission.wait()
-                response = {"uid": review["request"]["uid"], "allowed": True}
+                response = {"uid": review["request"]["uid"], **admission.decide()}
                 body = json.dumps({**review, "request": None, "response": response}).encode()
                 self.send_response(200)
                 self.send_header("Content-Type", "application/json")
@@ -57,13 +58,16 @@ class SlowAdmission:
         self._thread = threading.Thread(target=self._server.serve_forever)
         self._thread.start()
 
-    def wait(self) -> None:
+    def decide(self) -> Object:
         with self._lock:
             self.waiting += 1
-        self._released.wait(self._seconds)
+        is_released = self._released.wait(self._seconds)
         with self._lock:
             self.waiting -= 1
             self.answered += 1
+        if is_released or self._refusal is None:
+            return {"allowed": True}
+        return {"allowed": False, "status": self._refusal}
 
     def release(self) -> None:
         """From now on answer at once."""
@@ -76,7 +80,7 @@ class SlowAdmission:
 
 
 def _context(folder: Path, pair: Pair) -> ssl.SSLContext:
-    certificate, key = folder / "slow.crt", folder / "slow.key"
+    certificate, key = folder / "admission.crt", folder / "admission.key"
     certificate.write_bytes(pair.certificate)
     key.write_bytes(pair.key)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -85,12 +89,14 @@ def _context(folder: Path, pair: Pair) -> ssl.SSLContext:
 
 
 @contextmanager
-def slow_admission(users: Users, folder: Path, seconds: float) -> Iterator[SlowAdmission]:
-    """Evictions in the namespace of ``users`` take so long, or until they are released."""
-    admission = SlowAdmission(folder, seconds)
-    name = f"slow-{users.namespace}"
+def eviction_admission(
+    users: Users, folder: Path, *, seconds: float = 0.0, refusal: Object | None = None
+) -> Iterator[EvictionAdmission]:
+    """It is asked about evictions in the namespace of ``users``."""
+    admission = EvictionAdmission(folder, seconds, refusal)
+    name = f"evictions-{users.namespace}"
     hook = {
-        "name": "slow.acme.io",
+        "name": "evictions.acme.io",
         "clientConfig": {
             "url": f"https://localhost:{admission.port}/",
             "caBundle": base64.b64encode(admission.authority).decode(),
