@@ -1,4 +1,4 @@
-"""Somebody's admission webhook for ``pods/eviction``: it takes its time, or moves pods by itself."""
+"""An admission webhook for ``pods/eviction``: it takes its time, or moves pods by itself."""
 
 import base64
 import json
