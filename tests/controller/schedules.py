@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 
 from cluster import pauses
 from cluster.key import Key
-from controller import app
+from controller import app, policies
 from controller.app import Controller, Settings
 from controller.lease import Terms
 from controller.metrics import Metrics
@@ -464,6 +464,7 @@ def live_through(seed: int) -> Schedule:
         loop = asyncio.get_running_loop()
         with pytest.MonkeyPatch.context() as patch, capture_logs():
             patch.setattr(app, "WorkQueue", partial(WorkQueue, loop.time))
+            patch.setattr(policies, "COUNT_SECONDS", 86_400.0)  # there are none
             patch.setattr(pauses, "uniform", random.Random(seed).uniform)
             await schedule.run()
         return schedule
