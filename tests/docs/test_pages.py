@@ -109,6 +109,8 @@ def test_refusals_are_in_the_words_of_the_program() -> None:
 _FOREIGN: Final = {
     # API servers; test_e2e_troubleshooting.py hears them, or can't bring them about.
     'failed calling webhook "validate.usher.dev',
+    'failed calling webhook "withdrawals.validate.usher.dev',
+    "NamespaceDeletionContentFailure",
     'no endpoints available for service "usher',
     "connect: connection refused",
     'service "usher" not found',
