@@ -71,6 +71,29 @@ def test_flags_of_usher_exist(name: str) -> None:
     assert checked or name == "security.md"
 
 
+def _registered() -> set[tuple[str, str]]:
+    """Kind and name of the configurations that the chart has by default."""
+    text = (ROOT / "charts" / "kustomize" / "webhooks.yaml").read_text(encoding="utf-8")
+    found = [each for each in yaml.safe_load_all(text) if each]
+    return {(each["kind"].lower(), each["metadata"]["name"]) for each in found}
+
+
+def test_commands_about_certificates_name_all_configurations_of_the_chart() -> None:
+    commands = re.findall(r"^kubectl .* usher certs .*", page("operations.md"), re.MULTILINE)
+    assert len(commands) == 2
+    for command in commands:
+        named = set(re.findall(r"--(validating|mutating) (\S+)", command))
+        assert {(f"{kind}webhookconfiguration", name) for kind, name in named} == _registered()
+
+
+def test_the_page_of_the_webhook_names_what_is_registered_for_it() -> None:
+    rows = re.findall(
+        r"^\| `([a-z-]+)` \| (?:CREATE|UPDATE|DELETE) ", page("serve.md"), re.MULTILINE
+    )
+    kind = "validatingwebhookconfiguration"
+    assert {(kind, name) for name in rows} == {each for each in _registered() if each[0] == kind}
+
+
 def _options(words: list[str]) -> set[str]:
     command: click.Command = usher
     for word in words:
