@@ -388,8 +388,9 @@ class Schedule:
 
     def _may_be_refused(self, write: Write, why: list[str]) -> bool:
         """The clock has been set a moment ago, or a name was taken a moment ago."""
-        if self._world.seconds - self._last_jump < _FRESH_SECONDS:
-            return all("must be the present time" in each for each in why)
+        has_jumped = self._world.seconds - self._last_jump < _FRESH_SECONDS
+        if has_jumped and all("must be the present time" in each for each in why):
+            return True
         is_taken = write.key.name in self._world.store.stored[write.resource]
         is_creation = not write.subresource and "uid" not in write.apply["metadata"]
         return is_taken and is_creation and "spec.target" in why[0]
