@@ -1,10 +1,7 @@
 """The plan for one object: which sync, which key, what can be seen, and the instant → writes."""
 
-from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
-from types import MappingProxyType
-from typing import Final, TypeAlias
 
 from cluster.key import Key
 from controller.planning.eviction import plan_eviction
@@ -25,20 +22,18 @@ class Sync(StrEnum):
     """Labels and owner references of an Eviction; the key is the Eviction's."""
 
 
-Planner: TypeAlias = Callable[[Key, Snapshot, datetime], Plan]
-_PLANNERS: Final[Mapping[Sync, Planner]] = MappingProxyType(
-    {
-        Sync.EVICTION: plan_eviction,
-        Sync.REQUEST: plan_request,
-        Sync.METADATA: plan_metadata,
-    }
-)
-
-
-def plan(sync: Sync, key: Key, snapshot: Snapshot, now: datetime) -> Plan:
+def plan(
+    sync: Sync, key: Key, snapshot: Snapshot, now: datetime, *, counts_silence: bool = True
+) -> Plan:
     """What to write for ``key`` at ``now``, and when to look again.
 
     Total and deterministic: no clock, no I/O, no exception. An object that is not in ``snapshot``
-    needs nothing.
+    needs nothing. ``counts_silence``: see :func:`controller.planning.progression.progressed`.
     """
-    return _PLANNERS[sync](key, snapshot, now)
+    match sync:
+        case Sync.EVICTION:
+            return plan_eviction(key, snapshot, now, counts_silence=counts_silence)
+        case Sync.REQUEST:
+            return plan_request(key, snapshot, now)
+        case Sync.METADATA:
+            return plan_metadata(key, snapshot, now)

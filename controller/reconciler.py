@@ -18,7 +18,6 @@ from controller.planning.extras import Extras, expiry, extended
 from controller.planning.metadata import complete_creation
 from controller.planning.occurrences import occurrences
 from controller.planning.owners import bounded_owners, with_bounded_owners
-from controller.planning.patience import without_interruption
 from controller.planning.snapshot import Snapshot
 from controller.planning.writes import EVICTION_REQUESTS, EVICTIONS, Plan, Write
 from controller.routing import Item
@@ -96,11 +95,10 @@ class Reconciler:
     def _plan(self, sync: Sync, key: Key, snapshot: Snapshot, now: datetime) -> Plan:
         """What the reference does, and what Usher makes of it."""
         extras = self._extras()
-        planned = extended(sync, plan(sync, key, snapshot, now), key, snapshot, now, extras)
+        planned = plan(sync, key, snapshot, now, counts_silence=extras.trusts_clock)
+        planned = extended(sync, planned, key, snapshot, now, extras)
         if sync == Sync.METADATA:
             planned = with_bounded_owners(planned, key, snapshot)
-        if sync == Sync.EVICTION and not extras.trusts_clock:
-            planned = without_interruption(planned, key, snapshot)
         return with_deferral(sync, planned, key, snapshot, now)
 
     async def _remove(

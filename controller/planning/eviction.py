@@ -28,8 +28,13 @@ from rules.api import (
 from rules.states import processing_order
 
 
-def plan_eviction(key: Key, snapshot: Snapshot, now: datetime) -> Plan:
-    """The next status of the Eviction ``key`` at ``now``; nothing where it has ended."""
+def plan_eviction(
+    key: Key, snapshot: Snapshot, now: datetime, *, counts_silence: bool = True
+) -> Plan:
+    """The next status of the Eviction ``key`` at ``now``; nothing where it has ended.
+
+    ``counts_silence``: see :func:`controller.planning.progression.progressed`.
+    """
     eviction = snapshot.eviction(key)
     if eviction is None or has_ended(eviction):
         return Plan()
@@ -38,7 +43,7 @@ def plan_eviction(key: Key, snapshot: Snapshot, now: datetime) -> Plan:
         return _refuse(key, eviction, UNSUPPORTED, now)
     target = Target.find(snapshot, key.namespace, reference)
     requests = snapshot.requests_of(key.namespace, reference)
-    looked = _Pass(key, eviction, target, requests, now)
+    looked = _Pass(key, eviction, target, requests, now, counts_silence)
     relevant = relevant_eviction(snapshot.evictions_of(key.namespace, reference))
     refusal = _refusal(looked, relevant)
     if refusal is None:
@@ -60,6 +65,7 @@ class _Pass(NamedTuple):
     target: Target
     requests: Sequence[EvictionRequest]
     now: datetime
+    counts_silence: bool
 
 
 _DUPLICATE: Final = "Active Eviction already exists for the same target."
@@ -92,7 +98,7 @@ def _refuse(key: Key, eviction: Eviction, message: str, now: datetime) -> Plan:
 
 
 def _proceed(looked: _Pass, remembered: datetime | None) -> Plan:
-    key, eviction, target, requests, now = looked
+    key, eviction, target, requests, now, counts_silence = looked
     stored = eviction.status
     situation = _situation(target, requests)
     terminal_time = _terminal_time(target, situation, remembered, now)
@@ -102,6 +108,7 @@ def _proceed(looked: _Pass, remembered: datetime | None) -> Plan:
         situation,
         terminal_time=terminal_time,
         now=now,
+        counts_silence=counts_silence,
     )
     outcome = _outcome(situation, progression)
     requesters = planned_requesters(stored.requesters, requests)

@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 from rules.api import ResponderState, ResponderStatus, TargetResponder
 from rules.states import HEARTBEAT_DEADLINE, PROCESSED, heard_from
 
+UNCOUNTED_PAUSE: Final = timedelta(minutes=1)
+"""When to look again at somebody whose silence does not count yet. Our own choice."""
 COMPLETION_GRACE: Final = timedelta(seconds=5)
 """What the Active responder has left to report its completion once the target is gone or terminal
 (``GracefulCompletionDelay``)."""
@@ -53,11 +55,13 @@ def progressed(
     *,
     terminal_time: datetime | None,
     now: datetime,
+    counts_silence: bool = True,
 ) -> Progression:
     """The responders ``ordered`` (in processing order) at ``now``.
 
     ``reports`` are their reports by name, ``terminal_time`` is when the target ended; it only
-    matters where it has.
+    matters where it has. Unless it ``counts_silence`` nobody is passed over while the pod lives:
+    silence is counted by time, which may not be relied on (ADR 46).
     """
     responders = tuple(ordered)
     if not responders or responders[-1].state in PROCESSED:
@@ -65,7 +69,7 @@ def progressed(
     active = _first(responders, ResponderState.ACTIVE)
     if situation == Situation.OPEN:
         turn = active if active is not None else _first(responders, ResponderState.INACTIVE)
-        return _take_turn(responders, turn, reports, now)
+        return _take_turn(responders, turn, reports, now, counts_silence=counts_silence)
     if active is None:
         return Progression(responders)  # whoever has not started yet need not start any more
     if situation == Situation.CANCELED:
@@ -80,12 +84,16 @@ def _take_turn(
     turn: int | None,
     reports: Mapping[str, ResponderStatus],
     now: datetime,
+    *,
+    counts_silence: bool,
 ) -> Progression:
     """Keep the one at ``turn`` Active, or hand over to the next."""
     if turn is None:
         return Progression(responders)  # no lawful list; whatever is done would be refused
     report = reports.get(responders[turn].name)
     left = HEARTBEAT_DEADLINE - (now - (heard_from(report) or now) if report else timedelta())
+    if not counts_silence:
+        left = max(left, UNCOUNTED_PAUSE)
     if report and report.completion_time is not None:
         state = ResponderState.COMPLETED
     elif left <= timedelta():

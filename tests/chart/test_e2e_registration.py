@@ -3,7 +3,6 @@
 Match conditions are evaluated by API servers; what they let through is counted by the webhook.
 """
 
-import base64
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,8 @@ from typing import Any, Final
 import pytest
 
 from rules.api import EVICTOR, RESPONDERS_ANNOTATION
-from tests.chart.rendering import NAMESPACE, render
+from tests.chart.registration import registered_by_chart
+from tests.chart.rendering import NAMESPACE
 from tests.controller.program import NODE, Users, reasons, running, states
 from tests.controller.rights import CONTROLLER, ONCALL
 from tests.controlplane import Mode, NoToolchainError
@@ -28,8 +28,6 @@ from tests.e2e.waiting import eventually
 
 pytestmark = pytest.mark.e2e
 
-_KIND: Final = "ValidatingWebhookConfiguration"
-_PATH: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 _WEBHOOK_USER: Final = "viewer"
 _AWAY: Final = 'failed calling webhook "validate.usher.dev"'
 _UNREADABLE: Final = {RESPONDERS_ANNOTATION: "unreadable"}
@@ -54,7 +52,7 @@ def webhook(cluster: Cluster, tmp_path: Path) -> Iterator[Usher]:
     """The webhook, registered as the chart does it by default; a test may end it."""
     kubeconfig = str(cluster.plane.kubeconfig(_WEBHOOK_USER))
     flags = ("--kubeconfig", kubeconfig, "--controllers", CONTROLLER)
-    with running_usher(tmp_path / "usher", *flags) as usher, _registered(cluster, usher):
+    with running_usher(tmp_path / "usher", *flags) as usher, registered_by_chart(cluster, usher):
         yield usher
 
 
@@ -64,27 +62,6 @@ def users(cluster: Cluster, webhook: Usher) -> Users:
     users = Users(cluster)
     eventually(lambda: _is_in_effect(users), "all configurations are in effect")
     return users
-
-
-@contextmanager
-def _registered(cluster: Cluster, usher: Usher) -> Iterator[None]:
-    values = {
-        "webhook": {"url": f"https://localhost:{usher.port}"},
-        "serviceAccount": {"name": CONTROLLER.rpartition(":")[2]},
-    }
-    assert CONTROLLER.startswith(f"system:serviceaccount:{NAMESPACE}:")
-    configurations = render(values).all(_KIND)
-    bundle = base64.b64encode(usher.authority.pair.certificate).decode()
-    for each in configurations:
-        for hook in each["webhooks"]:
-            hook["clientConfig"]["caBundle"] = bundle
-        answer = cluster.api("POST", _PATH, each)
-        assert answer.ok, answer.message
-    try:
-        yield
-    finally:
-        for each in configurations:
-            cluster.api("DELETE", f"{_PATH}/{each['metadata']['name']}")
 
 
 def _is_in_effect(users: Users) -> bool:

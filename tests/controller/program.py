@@ -52,14 +52,21 @@ _GROUPS: Final = {
 class Program:
     """One running controller."""
 
-    def __init__(self, cluster: Cluster, folder: Path, *flags: str, identity: str = "") -> None:
-        """Start it as ``identity``; by default as the account of its own, which gets its rights."""
+    def __init__(
+        self, cluster: Cluster, folder: Path, *flags: str, identity: str = "", ahead: int = 0
+    ) -> None:
+        """Start it as ``identity``; by default as the account of its own, which gets its rights.
+
+        The clock of its machine is so many seconds ``ahead``.
+        """
         if not identity:
             grant_controller(cluster)
         folder.mkdir(parents=True, exist_ok=True)
         self._process = ChildProcess("usher controller", folder / f"{uuid.uuid4()}.log")
         command = [
-            *(sys.executable, "-m", "cli.main", "controller", "--log-format", "json"),
+            *(sys.executable, "-m"),
+            *(("tests.e2e.skewed", str(ahead)) if ahead else ("cli.main",)),
+            *("controller", "--log-format", "json"),
             *("--kubeconfig", str(cluster.plane.kubeconfig(identity or CONTROLLER))),
             *("--health-bind", _HOST, "--health-port", "0", "--log-level", "debug"),
             *flags,

@@ -5,6 +5,8 @@ import ssl
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -44,8 +46,12 @@ class Proxy:
         """Seconds that each answer, and each piece of a watch, is held back."""
         self.loses: Judge = lambda _: False
         """Which requests work, but never get an answer: the connection is cut."""
+        self.hangs: Judge = lambda _: False
+        """Which requests never get an answer, on a connection that stays."""
         self.mutes: Judge = lambda _: False
         """Which watches stay open, and say nothing."""
+        self.ahead = timedelta()
+        """By how much the clock of the API server has been set ahead, by what its answers say."""
         self.ends_watches = False
         """Watches end at once, in good order."""
         self.forgets = 0
@@ -134,6 +140,8 @@ class Proxy:
         headers = {n: v for n, v in request.headers.items() if n.lower() not in _HOP_BY_HOP}
         async with self._session.request(request.method, url, data=body, headers=headers) as answer:
             await asyncio.sleep(self.delay)
+            if self.hangs(seen):
+                await self._stop.wait()
             if self.loses(seen) and request.transport is not None:
                 request.transport.abort()
                 return
@@ -141,6 +149,7 @@ class Proxy:
             for name, value in answer.headers.items():
                 if name.lower() not in _HOP_BY_HOP:
                     response.headers[name] = value
+            response.headers["Date"] = format_datetime(datetime.now(UTC) + self.ahead, usegmt=True)
             await response.prepare(request)
             async for piece in answer.content.iter_any():
                 if seen.is_watch and self.mutes(seen):

@@ -8,6 +8,7 @@ import pytest
 
 from cluster.key import Key
 from controller.plan import Sync, plan
+from controller.planning.progression import UNCOUNTED_PAUSE
 from controller.planning.snapshot import Snapshot
 from controller.planning.writes import Plan
 from rules.api import EVICTOR, RESPONDERS_ANNOTATION
@@ -256,3 +257,33 @@ def test_of_two_evictions_the_younger_one_gives_way() -> None:
     assert _states(_plan(_eviction(), _pod(), evictions=[ended, _eviction()])) == {
         EVICTOR: "Active"
     }
+
+
+# --- a time that may not be relied on ------------------------------------------------------------
+
+
+def test_silence_that_does_not_count_ends_no_turn_and_keeps_nothing_else_back() -> None:
+    silent = _eviction("Active", "Inactive", report={"startTime": _ago(26 * 60)})
+    document = {
+        "pods": [_pod(BACKUP)],
+        "evictions": [silent],
+        "evictionRequests": [_request()],
+    }
+    snapshot, key = decode_model(Snapshot, document), Key("default", "pod-1-db-0")
+    passed_over = plan(Sync.EVICTION, key, snapshot, START)
+    assert _states(passed_over) == {BACKUP[0]: "Interrupted", EVICTOR: "Active"}
+    kept = plan(Sync.EVICTION, key, snapshot, START, counts_silence=False)
+    assert _states(kept) == {BACKUP[0]: "Active", EVICTOR: "Inactive"}
+    assert [r["name"] for r in _status(kept)["requesters"]] == ["ops.acme.io/drain"]
+    assert kept.requeue_after == UNCOUNTED_PAUSE
+
+
+def test_where_the_pod_has_gone_a_turn_ends_all_the_same() -> None:
+    eviction = _eviction("Active", "Inactive", report={"startTime": _ago(26 * 60)})
+    document = {"evictions": [eviction], "evictionRequests": [_request()]}
+    snapshot = decode_model(
+        Snapshot,
+        document | {"terminalTimes": {eviction["metadata"]["uid"]: START - timedelta(minutes=1)}},
+    )
+    ended = plan(Sync.EVICTION, Key("default", "pod-1-db-0"), snapshot, START, counts_silence=False)
+    assert _states(ended) == {BACKUP[0]: "Interrupted", EVICTOR: "Inactive"}
