@@ -65,7 +65,7 @@ def test_from_installing_to_uninstalling(cluster: Cluster, tmp_path: Path) -> No
     _written(tmp_path)
 
     _run(cluster, tmp_path, f"{here}\n{install}")
-    assert _policies(cluster) == {"Ignore"}
+    assert set(_policies(cluster).values()) == {"Ignore"}
 
     printed = _run(cluster, tmp_path, f"{here}\n{evict}")
     assert "evictionrequest.lifecycle.k8s.io/drain-web condition met" in printed
@@ -79,18 +79,23 @@ def test_from_installing_to_uninstalling(cluster: Cluster, tmp_path: Path) -> No
     eventually(lambda: _states(cluster).get("db.example.com/failover") == "Active", "its turn")
 
     _run(cluster, tmp_path, f"{here}\n{deny}")
-    assert _policies(cluster) == {"Fail"}
+    assert _policies(cluster) == {
+        "validate.usher.dev": "Fail",
+        "withdrawals.validate.usher.dev": "Ignore",
+        "pods.validate.usher.dev": "Ignore",
+    }
     cluster.await_rollout()
 
     _run(cluster, tmp_path, f"{here}\n{uninstall}")
-    assert _policies(cluster) == set()
+    assert _policies(cluster) == {}
     assert cluster.exists("/api/v1/namespaces/default/pods/db")
     assert _states(cluster), "objects stay with their definitions"
 
 
-def _policies(cluster: Cluster) -> set[str]:
+def _policies(cluster: Cluster) -> dict[str, str]:
+    """Webhook → its failurePolicy."""
     found = cluster.call("GET", _REGISTRATION)["items"]
-    return {hook["failurePolicy"] for each in found for hook in each["webhooks"]}
+    return {hook["name"]: hook["failurePolicy"] for each in found for hook in each["webhooks"]}
 
 
 def _states(cluster: Cluster) -> dict[str, str]:
