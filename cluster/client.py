@@ -202,9 +202,12 @@ class Cluster:
         answer = await self._send("GET", call, resource.path(), {"limit": "1"})
         return str((answer.get("metadata") or {}).get("resourceVersion", ""))
 
-    async def watch(self, resource: Resource, version: str) -> AsyncGenerator[WatchEvent, None]:
+    async def watch(
+        self, resource: Resource, version: str, opened: Callable[[], None] = lambda: None
+    ) -> AsyncGenerator[WatchEvent, None]:
         """What happens after ``version``, until the API server ends the watch.
 
+        ``opened`` is called when it has agreed to tell that: it says nothing while nothing happens.
         It also ends when nothing has been told for long after something was: from there it can go
         on. Raises Gone if the API server does not remember so far back, Silent if nothing was told
         at all, not even the end.
@@ -220,6 +223,7 @@ class Cluster:
         response = await self._open(request)
         try:
             await _check(response, call)
+            opened()
             async with aclosing(_lines(response.content, call)) as lines:
                 async for line in lines:
                     event = orjson.loads(line)

@@ -166,7 +166,8 @@ class Informer(Generic[ValueT]):
     async def _watch(self) -> None:
         began = monotonic()
         has_told = False
-        async with aclosing(self._cluster.watch(self.resource, self._version)) as events:
+        watch = self._cluster.watch(self.resource, self._version, self._is_well)
+        async with aclosing(watch) as events:
             async for event in events:
                 has_told = self._is_watchable = True
                 self._take(event)

@@ -310,17 +310,27 @@ class Elector:
         left = self._until - monotonic() if self._held is not None else self._terms.renew
         try:
             async with asyncio.timeout(min(max(left, 0.0), self._terms.patience)):
-                await step()
-        except TimeoutError:
-            return False
-        except Conflict:
-            self._held = self._held and await self._looked_again()
+                await self._taken(step)
+        except (TimeoutError, Conflict):
             return False
         except ClusterFailure as failure:
             self._say(failure)
             return False
         self._said = ""
         return self._held is not None
+
+    async def _taken(self, step: Callable[[], Any]) -> None:
+        """Take ``step``, at once again where the Lease has changed, and still is ours.
+
+        Mostly it was our own renewal, whose answer has never come. Raises Conflict.
+        """
+        try:
+            await step()
+        except Conflict:
+            self._held = self._held and await self._looked_again()
+            if self._held is None:
+                raise
+            await step()
 
     async def _looked_again(self) -> Document | None:
         """The Lease after a conflict, if it is still ours; None if it is not."""

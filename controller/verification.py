@@ -55,8 +55,8 @@ class Verifier:
         match claim:
             case PodIsGone(pod):
                 return await self._is_gone(namespace, pod)
-            case RequestIsVoid(name, uid):
-                return await self._is_void(Key(namespace, name), uid)
+            case RequestIsVoid():
+                return await self._is_void(namespace, claim)
             case NobodyAsks(pod):
                 return await self._nobody_asks(namespace, pod)
 
@@ -70,15 +70,34 @@ class Verifier:
         self._learn[PODS.name](document)
         return bool(document["metadata"]["uid"] != pod.uid)
 
-    async def _is_void(self, key: Key, uid: str) -> bool:
-        if self._view.requests.was_deleted(uid):
+    async def _is_void(self, namespace: str, claim: RequestIsVoid) -> bool:
+        if self._view.requests.was_deleted(claim.uid):
             return True
+        key = Key(namespace, claim.name)
+        was_told = self._was_told(key, claim.uid)
         try:
             document = await self._cluster.get(EVICTION_REQUESTS, key)
         except Missing:
-            return True
-        self._learn[EVICTION_REQUESTS.name](document)
-        return bool(document["metadata"]["uid"] != uid) or not _stands(document)
+            pass
+        else:
+            self._learn[EVICTION_REQUESTS.name](document)
+            if document["metadata"]["uid"] == claim.uid and _stands(document):
+                return False
+        return was_told or await self._nobody_asks(namespace, claim.pod)
+
+    def _was_told(self, key: Key, uid: str) -> bool:
+        """Whether the watch has told that a request is void, and so of all that came before.
+
+        The answer to an own write is ahead of the watch: others may have come in between.
+        """
+        requests = self._view.requests
+        entry = requests.get(key)
+        return (
+            entry is not None
+            and entry.uid == uid
+            and -1 < entry.version <= requests.seen
+            and not wants_eviction(entry.value)
+        )
 
     async def _nobody_asks(self, namespace: str, pod: PodReference) -> bool:
         async for page in self._cluster.pages(EVICTION_REQUESTS, namespace):

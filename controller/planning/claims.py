@@ -26,10 +26,14 @@ class PodIsGone:
 
 @dataclass(frozen=True, slots=True)
 class RequestIsVoid:
-    """The EvictionRequest of that name and UID is gone, withdrawn, or being deleted."""
+    """The EvictionRequest of that name and UID is gone, withdrawn, or being deleted.
+
+    And nobody else had come by then who wants the pod gone.
+    """
 
     name: str
     uid: str
+    pod: PodReference
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,4 +94,4 @@ def _void(
     )
     if silent or not known:
         return (NobodyAsks(pod),)
-    return tuple(RequestIsVoid(name, uid) for uid, name in sorted(known.items()))
+    return tuple(RequestIsVoid(name, uid, pod) for uid, name in sorted(known.items()))

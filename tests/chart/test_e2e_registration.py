@@ -13,7 +13,13 @@ from typing import Any, Final
 import pytest
 
 from rules.api import EVICTOR, RESPONDERS_ANNOTATION
-from tests.chart.registration import registered_by_chart
+from tests.chart.registration import (
+    UNREADABLE,
+    WEBHOOK_USER,
+    registered,
+    request_for,
+    wait_until_in_effect,
+)
 from tests.chart.rendering import NAMESPACE
 from tests.controller.program import NODE, Users, reasons, running, states
 from tests.controller.rights import CONTROLLER, ONCALL
@@ -28,9 +34,7 @@ from tests.e2e.waiting import eventually
 
 pytestmark = pytest.mark.e2e
 
-_WEBHOOK_USER: Final = "viewer"
 _AWAY: Final = 'failed calling webhook "validate.usher.dev"'
-_UNREADABLE: Final = {RESPONDERS_ANNOTATION: "unreadable"}
 _READABLE: Final = {RESPONDERS_ANNOTATION: json.dumps([{"name": FIRST, "priority": 10_000}])}
 
 
@@ -41,7 +45,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         with running_cluster(request.param) as cluster:
             cluster.plane.start_controller_manager()
             cluster.plane.start_kubelet(NODE)
-            rbac.grant_everywhere(cluster, _WEBHOOK_USER, *rbac.ASK)
+            rbac.grant_everywhere(cluster, WEBHOOK_USER, *rbac.ASK)
             yield cluster
     except NoToolchainError as error:
         skip_or_fail(str(error))
@@ -50,9 +54,9 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 @pytest.fixture
 def webhook(cluster: Cluster, tmp_path: Path) -> Iterator[Usher]:
     """The webhook, registered as the chart does it by default; a test may end it."""
-    kubeconfig = str(cluster.plane.kubeconfig(_WEBHOOK_USER))
+    kubeconfig = str(cluster.plane.kubeconfig(WEBHOOK_USER))
     flags = ("--kubeconfig", kubeconfig, "--controllers", CONTROLLER)
-    with running_usher(tmp_path / "usher", *flags) as usher, registered_by_chart(cluster, usher):
+    with running_usher(tmp_path / "usher", *flags) as usher, registered(cluster, usher):
         yield usher
 
 
@@ -60,37 +64,8 @@ def webhook(cluster: Cluster, tmp_path: Path) -> Iterator[Usher]:
 def users(cluster: Cluster, webhook: Usher) -> Users:
     """A namespace that is judged."""
     users = Users(cluster)
-    eventually(lambda: _is_in_effect(users), "all configurations are in effect")
+    wait_until_in_effect(users)
     return users
-
-
-def _is_in_effect(users: Users) -> bool:
-    """Whether each configuration refuses what it should; ONCALL may ask in nobody's name."""
-    document = _request("probe", users.namespace)
-    path = users.path("evictionrequests")
-    created = users.cluster.api("POST", f"{path}?dryRun=All", document, identity=ONCALL)
-    users.cluster.api("POST", path, document)
-    deleted = users.cluster.api("DELETE", f"{path}/probe?dryRun=All", identity=ONCALL)
-    broken = _create(users, _pod("probe", _UNREADABLE))
-    if broken.ok:
-        users.cluster.api("DELETE", f"{users.path('pods', 'probe')}?gracePeriodSeconds=0")
-    refused = (created.code, deleted.code, broken.code) == (403, 403, 422)
-    if refused:
-        users.call("DELETE", f"{path}/probe")
-    return refused
-
-
-def _request(name: str, target: str, uid: str = "9b0a7a5e-5f0c-4b52-9f0c-6f2a1f0e7d11") -> Object:
-    return {
-        "apiVersion": "lifecycle.k8s.io/v1alpha1",
-        "kind": "EvictionRequest",
-        "metadata": {"name": name},
-        "spec": {
-            "requester": "nodes.acme.io/drain",
-            "intent": "Eviction",
-            "target": {"pod": {"name": target, "uid": uid}},
-        },
-    }
 
 
 def _calls(usher: Usher) -> float:
@@ -173,7 +148,7 @@ def test_an_eviction_is_stopped_without_the_webhook(
             users.wait_for("evictions", eviction, lambda e: states(e).get(EVICTOR) == "Active")
         webhook.stop()
         # Nobody may ask meanwhile.
-        document = _request("drain-again", "db-0", pods["db-0"]["metadata"]["uid"])
+        document = request_for("drain-again", "db-0", pods["db-0"]["metadata"]["uid"])
         refused = users.cluster.api("POST", users.path("evictionrequests"), document)
         assert _AWAY in refused.message
 
@@ -376,7 +351,7 @@ def test_a_declaration_is_judged_when_it_is_made_and_when_it_changes(
 
 
 def test_templates_are_judged_where_they_declare(users: Users, webhook: Usher) -> None:
-    for annotations, code in ((_READABLE, 201), (_UNREADABLE, 422)):
+    for annotations, code in ((_READABLE, 201), (UNREADABLE, 422)):
         for resource, body in _workloads(_pod("web", annotations)):
             with _asked(webhook, 1):
                 assert _write(users, resource, body).code == code, resource
@@ -424,7 +399,7 @@ def test_pods_of_the_system_and_of_usher_are_spared(
     users.cluster.api("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     with _asked(webhook, 0):
         path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
-        answer = users.cluster.api("POST", path, _pod("web-0", _UNREADABLE))
+        answer = users.cluster.api("POST", path, _pod("web-0", UNREADABLE))
         assert answer.ok, answer.message
 
 

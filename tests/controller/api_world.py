@@ -273,9 +273,12 @@ class Link:
         )
         yield Page(documents, str(version))
 
-    async def watch(self, resource: Resource, version: str) -> AsyncGenerator[WatchEvent, None]:
+    async def watch(
+        self, resource: Resource, version: str, opened: Callable[[], None]
+    ) -> AsyncGenerator[WatchEvent, None]:
         world, name = self._world, resource.name
         await self._call(lambda: None)
+        opened()
         begun = heard = world.seconds
         seen, has_told = int(version), False
         while world.seconds < begun + _WATCH_SECONDS:

@@ -1,12 +1,12 @@
-"""A reverse proxy before a real API server that is slow, loses answers, or spoils watches."""
+"""A reverse proxy before a real API server: slow, loses answers, spoils watches, has wrong time."""
 
 import asyncio
 import ssl
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
+from datetime import timedelta
+from email.utils import format_datetime, parsedate_to_datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -19,6 +19,8 @@ from tests.patience import PATIENCE
 
 _HOST: Final = "127.0.0.1"
 _HOP_BY_HOP: Final = ("host", "connection", "content-length", "transfer-encoding")
+_DATE: Final = "Date"
+_LOOK_SECONDS: Final = 0.05
 _TOO_OLD: Final = {"kind": "Status", "status": "Failure", "code": 410, "message": "too old"}
 
 
@@ -46,12 +48,14 @@ class Proxy:
         """Seconds that each answer, and each piece of a watch, is held back."""
         self.loses: Judge = lambda _: False
         """Which requests work, but never get an answer: the connection is cut."""
+        self.holds: Judge = lambda _: False
+        """Which requests are not passed on, as long as that is so."""
         self.hangs: Judge = lambda _: False
-        """Which requests never get an answer, on a connection that stays."""
+        """Which requests work, but are never answered: the connection stays open."""
         self.mutes: Judge = lambda _: False
         """Which watches stay open, and say nothing."""
         self.ahead = timedelta()
-        """By how much the clock of the API server has been set ahead, by what its answers say."""
+        """By how much the API server's clock is ahead in what answers say."""
         self.ends_watches = False
         """Watches end at once, in good order."""
         self.forgets = 0
@@ -59,6 +63,7 @@ class Proxy:
         self.seen: list[Seen] = []
         self._plane = plane
         self._transports: set[asyncio.Transport] = set()
+        self._muted: set[aiohttp.ClientResponse] = set()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
 
@@ -93,6 +98,16 @@ class Proxy:
             self._transports.clear()
 
         self._loop.call_soon_threadsafe(cut)
+
+    def end_muted(self) -> None:
+        """End the watches that have swallowed something, in good order."""
+
+        def end() -> None:
+            for answer in self._muted:
+                answer.close()
+            self._muted.clear()
+
+        self._loop.call_soon_threadsafe(end)
 
     def lists(self) -> int:
         """How many lists were asked for."""
@@ -137,22 +152,30 @@ class Proxy:
         self, request: web.Request, seen: Seen, response: web.StreamResponse
     ) -> None:
         url, body = self._plane.url + request.raw_path, await request.read()
+        while self.holds(seen):  # noqa: ASYNC110 - nobody else knows when that changes
+            await asyncio.sleep(_LOOK_SECONDS)
         headers = {n: v for n, v in request.headers.items() if n.lower() not in _HOP_BY_HOP}
         async with self._session.request(request.method, url, data=body, headers=headers) as answer:
             await asyncio.sleep(self.delay)
-            if self.hangs(seen):
-                await self._stop.wait()
             if self.loses(seen) and request.transport is not None:
                 request.transport.abort()
+                return
+            if self.hangs(seen):
+                await self._stop.wait()
                 return
             response.set_status(answer.status)
             for name, value in answer.headers.items():
                 if name.lower() not in _HOP_BY_HOP:
                     response.headers[name] = value
-            response.headers["Date"] = format_datetime(datetime.now(UTC) + self.ahead, usegmt=True)
+            response.headers[_DATE] = _later(answer.headers[_DATE], self.ahead)
             await response.prepare(request)
             async for piece in answer.content.iter_any():
                 if seen.is_watch and self.mutes(seen):
+                    self._muted.add(answer)
                     continue
                 await asyncio.sleep(self.delay if seen.is_watch else 0)
                 await response.write(piece)
+
+
+def _later(date: str, span: timedelta) -> str:
+    return format_datetime(parsedate_to_datetime(date) + span, usegmt=True)

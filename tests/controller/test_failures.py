@@ -1,7 +1,7 @@
 """What answers of an API server mean, and how the informer and the loop take them."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
@@ -218,7 +218,11 @@ class Script:
         for page in await self._next("list"):
             yield page
 
-    async def watch(self, _: Any, version: str) -> AsyncGenerator[WatchEvent, None]:
+    async def watch(
+        self, _: Any, version: str, opened: Callable[[], None]
+    ) -> AsyncGenerator[WatchEvent, None]:
+        if not self._steps:
+            opened()  # and nothing happens
         for event in await self._next(f"watch {version}"):
             if isinstance(event, ClusterFailure):
                 raise event
@@ -295,8 +299,10 @@ async def test_what_is_known_outlives_an_api_that_is_away(monkeypatch: pytest.Mo
 
 async def test_a_broken_connection_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script([Page([], "5")], [WatchEvent("ADDED", thing("a", 6)), Unreachable("gone")])
-    await told(script, monkeypatch)
+    _, informer = await told(script, monkeypatch)
     assert script.asked == ["list", "watch 5", "watch 6"]
+    # All is well as soon as it is told again, whether anything happens or not.
+    assert (informer.trouble, informer.lateness) == (None, None)
 
 
 @pytest.mark.parametrize("watch", [[Silent("for 150 s")], []], ids=["silent", "ended at once"])

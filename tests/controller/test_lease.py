@@ -187,8 +187,8 @@ async def test_a_conflict_with_a_labeller_does_not(clock: Clock) -> None:
     leases.put(leases.stored)
     leases.last_replaced = 3
     await first.hold()
-    # The second and third replacement were renewals, 4 s and 6 s after the start.
-    assert clock.now == 1000 + 3 * Terms().retry + Terms().renew
+    # The second and third replacement were renewals, 2 s and 4 s after the start.
+    assert clock.now == 1000 + 2 * Terms().retry + Terms().renew
 
 
 async def test_a_note_is_kept_at_once_and_inherited(clock: Clock) -> None:
