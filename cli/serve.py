@@ -113,25 +113,19 @@ Examples:
     callback=_size,
     default="7Mi",
     metavar="SIZE",
-    help="Largest request body in bytes (suffixes Ki, Mi), also after decompression.",
+    help="Largest request body in bytes (suffixes Ki, Mi).",
 )
 @click.option(
     "--concurrency",
     type=click.IntRange(min=1),
     default=Settings.concurrency,
-    help="Requests of one worker that may wait for their bodies at once; more get HTTP 500.",
+    help="Requests that may wait for their bodies at once; more get HTTP 500.",
 )
 @click.option(
     "--drain-seconds",
     type=click.FloatRange(0, 600),
     default=Settings.drain,
     help="Seconds to serve on after SIGTERM, while endpoints are being removed.",
-)
-@click.option(
-    "--workers",
-    type=click.IntRange(1, 64),
-    default=Settings.workers,
-    help="Processes that share the port; one uses about one core.",
 )
 @click.option(
     "--mode",

@@ -1,13 +1,12 @@
-"""One process of the server: it listens, looks after itself, and goes down without losing calls."""
+"""The server: it listens, looks after itself, and goes down without losing calls."""
 
 import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, nullcontext
 from datetime import datetime
 from functools import partial
-from time import monotonic
 from typing import Any, Final
 
 import structlog
@@ -19,8 +18,8 @@ from webhook.connection import Connections
 from webhook.facts import Cluster, Connect, FactFinder, Finder, Offline
 from webhook.handler import Validator
 from webhook.health import Health
-from webhook.metrics import Board
-from webhook.selfcheck import SelfCheck, identity
+from webhook.metrics import Metrics
+from webhook.selfcheck import SelfCheck
 from webhook.settings import (
     BACKLOG,
     HEADER_SECONDS,
@@ -32,6 +31,7 @@ from webhook.settings import (
     TIME_SECONDS,
     Settings,
 )
+from webhook.status import Status
 from webhook.tls import CertificateError, ServingCertificate
 
 _log = structlog.get_logger()
@@ -59,7 +59,7 @@ class Shutdown:
 
 
 class Server:
-    """Answers admission reviews as ``worker`` number so-and-so on ``board``.
+    """Answers admission reviews.
 
     ``connect`` opens the cluster that guards ask, and whose time is the present; by default there
     is none. ``clock`` is the machine's: for certificates, and for the present without a cluster.
@@ -70,15 +70,13 @@ class Server:
         settings: Settings,
         policy: Policy,
         certificate: ServingCertificate,
-        board: Board,
-        worker: int = 0,
         clock: Callable[[], datetime] = now,
         connect: Connect = nullcontext,
     ) -> None:
-        self._settings = settings
-        self._certificate = certificate
-        self._board = board
-        self._row = board.row(worker)
+        self.settings = settings
+        self.certificate = certificate
+        self.metrics = Metrics()
+        self.status = Status()
         self._clock = clock
         self._policy = policy
         self._connect = connect
@@ -87,12 +85,12 @@ class Server:
         """Answer until ``shutdown``, and then whatever is under way."""
         async with self._connect() as cluster:
             if cluster is None:
-                self._row.knows_time()
+                self.status.knows_time = True
                 await self._answer(Offline(), self._clock, sockets, shutdown)
                 return
             keeping = asyncio.create_task(self._keep_time(cluster))
             try:
-                finder = FactFinder(cluster, self._row)
+                finder = FactFinder(cluster, self.metrics)
                 await self._answer(finder, cluster.time.now, sockets, shutdown)
             finally:
                 keeping.cancel()
@@ -104,8 +102,8 @@ class Server:
         sockets: Sequence[socket.socket],
         shutdown: Shutdown,
     ) -> None:
-        validator = Validator(self._settings, self._policy, self._row, clock, finder)
-        await self._serve(Connections(validator, self._settings), sockets, shutdown)
+        validator = Validator(self.settings, self._policy, self.metrics, clock, finder)
+        await self._serve(Connections(validator, self.settings), sockets, shutdown)
 
     async def _keep_time(self, cluster: Cluster) -> None:
         """Ask for the API server's time, at first until it is known, then every now and then."""
@@ -115,7 +113,8 @@ class Server:
             except ClusterFailure as failure:
                 _log.warning("the API server does not tell the time", error=str(failure))
             if cluster.time.is_known:
-                self._row.knows_time(cluster.clock_ahead)
+                self.status.knows_time = True
+                self.metrics.clock_ahead.set(cluster.clock_ahead.total_seconds())
             await asyncio.sleep(TIME_SECONDS if cluster.time.is_known else TIME_AGAIN_SECONDS)
 
     async def _serve(
@@ -123,12 +122,11 @@ class Server:
     ) -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(_log_failure)
-        self._row.start()
         servers = [
             await loop.create_server(
                 pool,
                 sock=each,
-                ssl=self._certificate.context,
+                ssl=self.certificate.context,
                 backlog=BACKLOG,
                 ssl_handshake_timeout=HEADER_SECONDS,
                 ssl_shutdown_timeout=SHUTDOWN_SECONDS,
@@ -136,47 +134,43 @@ class Server:
             for each in sockets
         ]
         show, complain = partial(self._show, pool), partial(_complain, pool)
-        show()
         self._show_certificate()
+        self.status.is_serving = True
         async with (
             every(SWEEP_SECONDS, pool.sweep, show),
             every(REFRESH_SECONDS, self._refresh, complain),
         ):
             await shutdown.begun.wait()
             await self._drain(pool, shutdown)
-            for server, each in zip(servers, sockets, strict=True):
+            for server in servers:
                 server.close()
-                # Another process may hold the socket, too: the queue must end all the same.
-                with suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
             pool.close_idle()
-            rest = self._settings.timeout + LINGER_SECONDS
+            rest = self.settings.timeout + LINGER_SECONDS
             await _first(rest, pool.emptied(), shutdown.hurried.wait())
             pool.abort()
             await _first(SHUTDOWN_SECONDS, pool.emptied())
 
     async def _drain(self, pool: Connections, shutdown: Shutdown) -> None:
         """Serve on until nobody sends new calls any more, but make every caller connect anew."""
-        self._board.drain()
+        self.status.is_draining = True
         pool.draining = True
-        _log.info("draining", seconds=self._settings.drain, hint="the same signal again ends it")
-        await _first(self._settings.drain, shutdown.hurried.wait())
+        _log.info("draining", seconds=self.settings.drain, hint="the same signal again ends it")
+        await _first(self.settings.drain, shutdown.hurried.wait())
 
     def _show(self, pool: Connections) -> None:
-        self._row.show(alive=monotonic(), waiting=pool.waiting, connections=len(pool.open))
+        self.metrics.in_flight.set(pool.waiting)
+        self.metrics.connections.set(len(pool.open))
 
     def _show_certificate(self) -> None:
-        certificate = self._certificate
-        self._row.serves(
-            identity(certificate.content), certificate.not_before, certificate.not_after
-        )
+        self.metrics.not_before.set(self.certificate.not_before.timestamp())
+        self.metrics.not_after.set(self.certificate.not_after.timestamp())
 
     def _refresh(self) -> None:
-        certificate = self._certificate
+        certificate = self.certificate
         try:
             changed = certificate.refresh(self._clock())
         except CertificateError as error:
-            self._row.reload_failed()
+            self.metrics.reload_failures.inc()
             _log.warning("certificate refused, the last good one stays", error=str(error))
             return
         if changed:
@@ -192,25 +186,27 @@ def _complain(pool: Connections) -> None:
 
 
 async def serve_health(
-    settings: Settings,
-    board: Board,
+    server: Server,
     sockets: Sequence[socket.socket],
     served: tuple[str, int],
     until: Awaitable[object],
     clock: Callable[[], datetime] = now,
 ) -> None:
-    """Answer the kubelet and Prometheus until ``until`` is done.
+    """Answer the kubelet and Prometheus about ``server`` until ``until`` is done.
 
     ``served`` is where reviews are answered: address and port.
     """
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_failure)
-    pool = Connections(Health(board, clock, SelfCheck(board, served)), settings)
+    certificate = server.certificate
+    check = SelfCheck(certificate, served)
+    health = Health(server.status, certificate, server.metrics.registry, clock, check)
+    pool = Connections(health, server.settings)
     servers = [await loop.create_server(pool, sock=each, backlog=BACKLOG) for each in sockets]
     async with every(SWEEP_SECONDS, pool.sweep):
         await until
-    for server in servers:
-        server.close()
+    for each in servers:
+        each.close()
 
 
 @asynccontextmanager

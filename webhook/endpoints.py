@@ -15,7 +15,7 @@ from rules.evaluate import ADMITTED, Inquiry, Policy, Verdict
 from rules.facts import Facts, Question
 from rules.mutate import UNCHANGED, Draft, MutationPolicy, Revision
 from webhook.connection import Reply
-from webhook.metrics import Row
+from webhook.metrics import Metrics
 from webhook.review import Review, decision, encode, encode_revision, outcome
 
 _log = structlog.get_logger()
@@ -43,9 +43,9 @@ class Endpoint(Protocol):
 class Validating:
     """Answers with verdicts."""
 
-    def __init__(self, policy: Policy, row: Row) -> None:
+    def __init__(self, policy: Policy, metrics: Metrics) -> None:
         self._policy = policy
-        self._row = row
+        self._metrics = metrics
 
     def take(self, review: Review, began: float) -> Pending:
         """As :class:`Endpoint` has it."""
@@ -59,7 +59,7 @@ class Validating:
 
     def _decide(self, review: Review, verdict: Verdict, began: float) -> Reply:
         reply = Reply(HTTPStatus.OK, encode(review, verdict))
-        self._row.judged(review, verdict, perf_counter() - began)
+        self._metrics.judged(review, verdict, perf_counter() - began)
         if verdict.violations:
             _log.info(**_verdict_line(review, verdict))
         elif review.request is None:
@@ -70,9 +70,9 @@ class Validating:
 class Mutating:
     """Answers with changes; refuses nothing."""
 
-    def __init__(self, policy: MutationPolicy, row: Row) -> None:
+    def __init__(self, policy: MutationPolicy, metrics: Metrics) -> None:
         self._policy = policy
-        self._row = row
+        self._metrics = metrics
 
     def take(self, review: Review, began: float) -> Pending:
         """As :class:`Endpoint` has it."""
@@ -85,7 +85,7 @@ class Mutating:
 
     def _decide(self, review: Review, revision: Revision, began: float) -> Reply:
         reply = Reply(HTTPStatus.OK, encode_revision(review, revision))
-        self._row.revised(review, revision, perf_counter() - began)
+        self._metrics.revised(review, revision, perf_counter() - began)
         if revision.made:
             _log.info(
                 "mutated",

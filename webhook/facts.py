@@ -43,7 +43,7 @@ from rules.policies import ClusterResponderPolicy, ResponderPolicy
 from rules.policy.reading import read_policies
 from rules.request import User
 from webhook.again import TRANSIENT, pause, waits
-from webhook.metrics import Row
+from webhook.metrics import Metrics
 
 ALLOWED_SECONDS: Final = 60.0
 """How long a granted permission is believed; a revoked one works so much longer. Our own choice:
@@ -198,11 +198,11 @@ class _Search:
 
 
 class FactFinder:
-    """Answers questions out of a memory and from a cluster, and counts on ``row`` what it took."""
+    """Answers questions out of a memory and from a cluster; ``metrics`` count what it took."""
 
-    def __init__(self, cluster: Cluster, row: Row) -> None:
+    def __init__(self, cluster: Cluster, metrics: Metrics) -> None:
         self._cluster = cluster
-        self._row = row
+        self._metrics = metrics
         self._memory: TLRUCache[_Key, Answer] = TLRUCache(
             MAX_REMEMBERED, lambda key, answer, now: now + _seconds(key, answer), monotonic
         )
@@ -216,7 +216,7 @@ class FactFinder:
             if found is None:
                 return None
             answers[question] = found[0]
-        self._row.recalled(len(answers))
+        self._metrics.recalled(len(answers))
         return Facts(answers)
 
     async def find(
@@ -288,7 +288,7 @@ class FactFinder:
     async def _find(self, search: _Search, question: Question, *, must: bool) -> Answer:
         found = self._recall(search.user, question, must=must)
         if found is not None:
-            self._row.recalled(1)
+            self._metrics.recalled(1)
             return found[0]
         match question:
             case Permission():
@@ -393,7 +393,7 @@ class FactFinder:
         if self._asked.get(key) is task:
             del self._asked[key]
         failed = task.cancelled() or task.exception() is not None
-        self._row.asked(failed=failed)
+        self._metrics.asked(failed=failed)
         if not failed and not isinstance(key, _PodNames):
             self._memory[key] = task.result()
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import zlib
 from collections.abc import Callable, Coroutine
 from datetime import datetime
 from functools import lru_cache
@@ -23,7 +22,7 @@ from rules.mutate import MutationPolicy
 from webhook.connection import TEXT, Reply
 from webhook.endpoints import Endpoint, Mutating, Pending, Validating
 from webhook.facts import Finder, SilentClusterError
-from webhook.metrics import Row
+from webhook.metrics import Metrics
 from webhook.review import Review, cut, decode, printable
 from webhook.settings import ANSWER_MARGIN_SECONDS, Settings
 
@@ -35,8 +34,6 @@ _log = structlog.get_logger()
 
 _MAX_DETAIL: Final = 300
 """Characters of an error's text, in a refusal and in a log line. Our own choice."""
-_GZIP: Final = 16 + zlib.MAX_WBITS
-_CODINGS: Final = ("identity", "gzip")
 
 
 class Validator:
@@ -46,17 +43,16 @@ class Validator:
         self,
         settings: Settings,
         policy: Policy,
-        row: Row,
+        metrics: Metrics,
         clock: Callable[[], datetime],
         finder: Finder,
     ) -> None:
-        self._max_body = settings.max_body
         self._timeout = settings.timeout
         self._endpoints: dict[str, Endpoint] = {
-            PATH: Validating(policy, row),
-            MUTATE_PATH: Mutating(MutationPolicy(settings.mutations, settings.mode), row),
+            PATH: Validating(policy, metrics),
+            MUTATE_PATH: Mutating(MutationPolicy(settings.mutations, settings.mode), metrics),
         }
-        self._row = row
+        self._metrics = metrics
         self._clock = clock
         self._finder = finder
 
@@ -73,10 +69,8 @@ class Validator:
             return self.refuse(
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json in UTF-8"
             )
-        if _coding(head) not in _CODINGS:
-            return self.refuse(
-                HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Content-Encoding must be gzip or identity"
-            )
+        if headers.get(hdrs.CONTENT_ENCODING, "identity").strip().lower() != "identity":
+            return self.refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body may not be compressed")
         return min(seconds, self._timeout)
 
     def answer(
@@ -85,12 +79,6 @@ class Validator:
         """Answer the review in ``body``; a coroutine where the cluster has to be asked first."""
         review = None
         try:
-            if _coding(head) == "gzip":
-                plain = _gunzip(body, self._max_body)
-                if plain is None:
-                    detail = f"the body may have at most {self._max_body} bytes when decompressed"
-                    return self.refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
-                body = plain
             review = decode(load(body), self._clock())
             pending = self._endpoints[head.path.partition("?")[0]].take(review, began)
             questions = pending.questions
@@ -127,12 +115,12 @@ class Validator:
 
     def refuse(self, status: int, detail: str) -> Reply:
         """Count and answer a request that can't be judged."""
-        self._row.failed(status)
+        self._metrics.failed(status)
         return Reply(status, f"{cut(printable(detail), _MAX_DETAIL)}\n".encode(), TEXT)
 
     def overloaded(self) -> Reply:
         """Count and answer a request for which there is no room."""
-        self._row.shed()
+        self._metrics.shed.inc()
         return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "too many requests are waiting")
 
 
@@ -185,29 +173,3 @@ def _is_json(content_type: str) -> bool:
         if name == "charset"
     ]
     return media == "application/json" and all(charset == "utf-8" for charset in charsets)
-
-
-def _coding(head: RawRequestMessage) -> str:
-    return head.headers.get(hdrs.CONTENT_ENCODING, "identity").strip().lower()
-
-
-def _gunzip(data: bytes, limit: int) -> bytes | None:
-    """``data`` decompressed; None if that would be more than ``limit`` bytes.
-
-    Raises DecodeError for anything but complete gzip.
-    """
-    parts: list[bytes] = []
-    room = limit + 1
-    while data:  # gzip may have several members
-        member = zlib.decompressobj(_GZIP)
-        try:
-            parts.append(member.decompress(data, room))
-        except zlib.error:
-            raise DecodeError("must be valid gzip") from None
-        room -= len(parts[-1])
-        if room <= 0:
-            return None
-        if not member.eof:
-            raise DecodeError("must be complete gzip")
-        data = member.unused_data
-    return b"".join(parts)

@@ -1,33 +1,45 @@
 """What the kubelet and Prometheus ask, over plain HTTP on a port of its own."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from http import HTTPMethod, HTTPStatus
-from time import monotonic
 from typing import Final
 
 from aiohttp import hdrs
 from aiohttp.http import RawRequestMessage
+from prometheus_client import CollectorRegistry
 from prometheus_client import exposition as plain
 from prometheus_client.openmetrics import exposition as openmetrics
 
+from rules.times import format_time
 from webhook.connection import TEXT, Reply
-from webhook.metrics import Board
 from webhook.selfcheck import SelfCheck
-from webhook.settings import HEADER_SECONDS, SILENCE_SECONDS
+from webhook.settings import HEADER_SECONDS
+from webhook.status import Status
+from webhook.tls import ServingCertificate
 
 _OPENMETRICS: Final = "application/openmetrics-text"
 
 
 class Health:
-    """Answers /livez, /readyz and /metrics from what all processes wrote on the board."""
+    """Answers /livez, /readyz and /metrics."""
 
-    def __init__(self, board: Board, clock: Callable[[], datetime], check: SelfCheck) -> None:
-        self._board = board
+    def __init__(
+        self,
+        status: Status,
+        certificate: ServingCertificate,
+        registry: CollectorRegistry,
+        clock: Callable[[], datetime],
+        check: SelfCheck,
+    ) -> None:
+        """``clock`` is the machine's, by which clients judge ``certificate``."""
+        self._status = status
+        self._certificate = certificate
+        self._registry = registry
         self._clock = clock
         self._check = check
         self._paths: dict[str, Callable[[RawRequestMessage], Reply | None]] = {
-            "/livez": lambda _: _report(self.not_live()),
+            "/livez": lambda _: _report([]),  # who hangs does not answer
             "/readyz": lambda _: self._readiness(),
             "/metrics": self._metrics,
         }
@@ -55,15 +67,6 @@ class Health:
         """The answer when very many wait for one handshake."""
         return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "busy")
 
-    def not_live(self) -> list[str]:
-        """Why the server should be restarted; empty if it should not."""
-        now = monotonic()
-        return [
-            f"worker {worker} hangs: silent for {now - alive:.0f} s"
-            for worker, alive in enumerate(self._board.alive())
-            if alive and now - alive > SILENCE_SECONDS
-        ]
-
     def _readiness(self) -> Reply | None:
         """Why the server should get no requests, or that it should; None: a handshake tells."""
         if reasons := self.not_ready():
@@ -72,28 +75,26 @@ class Health:
         return _report(known) if known is not None else None
 
     def not_ready(self) -> list[str]:
-        """Why the server should get no requests, as far as its processes know themselves."""
-        if self._board.draining:
+        """Why the server should get no requests, as far as it knows itself."""
+        if self._status.is_draining:
             return ["shutting down"]
-        now = self._clock().timestamp()
-        reasons = self.not_live()
-        for worker, (not_before, not_after) in enumerate(self._board.validity()):
-            if not not_after:
-                reasons.append(f"worker {worker} has not started")
-            elif now < not_before:
-                reasons.append(f"the certificate is not valid before {_shown(not_before)}")
-            elif now >= not_after:
-                reasons.append(f"the certificate has expired at {_shown(not_after)}")
-            elif not self._board.knowing()[worker]:
-                reasons.append(f"worker {worker} does not know the API server's time yet")
-        return list(dict.fromkeys(reasons))
+        if not self._status.is_serving:
+            return ["has not started"]
+        certificate, now = self._certificate, self._clock()
+        if now < certificate.not_before:
+            return [f"the certificate is not valid before {format_time(certificate.not_before)}"]
+        if now >= certificate.not_after:
+            return [f"the certificate has expired at {format_time(certificate.not_after)}"]
+        if not self._status.knows_time:
+            return ["does not know the API server's time yet"]
+        return []
 
     def _metrics(self, head: RawRequestMessage) -> Reply:
         # Not prometheus_client's own choice: it fails on versions that are no numbers.
         if _OPENMETRICS in head.headers.get(hdrs.ACCEPT, ""):
-            body = openmetrics.generate_latest(self._board)  # type: ignore[no-untyped-call]
+            body = openmetrics.generate_latest(self._registry)  # type: ignore[no-untyped-call]
             return Reply(HTTPStatus.OK, body, openmetrics.CONTENT_TYPE_LATEST.encode())
-        body = plain.generate_latest(self._board)
+        body = plain.generate_latest(self._registry)
         return Reply(HTTPStatus.OK, body, plain.CONTENT_TYPE_PLAIN_0_0_4.encode())
 
 
@@ -102,7 +103,3 @@ def _report(reasons: list[str]) -> Reply:
         return Reply(HTTPStatus.OK, b"ok\n", TEXT)
     text = "".join(f"{reason}\n" for reason in reasons)
     return Reply(HTTPStatus.SERVICE_UNAVAILABLE, text.encode(), TEXT)
-
-
-def _shown(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,12 +1,4 @@
-"""Sockets to listen on: several addresses, one port, and one set of sockets for each worker.
-
-How workers share a port: whoever starts the server binds one set of SO_REUSEPORT sockets for each
-worker and hands it down. The kernel spreads connections over the sets evenly, which it does not
-over processes that accept from one common socket (the first awake takes all), and the long-lived
-connections of API servers stay where they landed. Because the sockets outlive a crashed worker,
-connections that wait in its queue are taken by its successor; sockets that the workers bind for
-themselves would reset them.
-"""
+"""Sockets to listen on: several addresses, one port."""
 
 import errno
 import socket
@@ -29,30 +21,18 @@ class AddressError(OSError):
         self.in_use = error.errno == errno.EADDRINUSE
 
 
-def listen(hosts: Sequence[str], port: int, copies: int = 1) -> list[list[socket.socket]]:
-    """Listen on ``port`` of every one of ``hosts``, ``copies`` times: one list for each copy.
+def listen(hosts: Sequence[str], port: int) -> list[socket.socket]:
+    """Listen on ``port`` of every one of ``hosts``.
 
     Connections queue from now on. Port 0 takes a free one, the same for all. A machine without IPv6
     has no "::"; that is no error while there is another host. Raises AddressError.
     """
     with ExitStack() as stack:
-        first = _bind_all(hosts, port, stack)
-        if copies == 1:
-            sets = [first]
-        else:
-            # The first set has shown that nobody else listens there; with SO_REUSEPORT from the
-            # start, another server of the same user would go unnoticed and take half of the calls.
-            addresses = [(each.family, each.getsockname()) for each in first]
-            stack.close()
-            sets = [
-                [_bind(family, address, stack, shared=True) for family, address in addresses]
-                for _ in range(copies)
-            ]
-        for sockets in sets:
-            for each in sockets:
-                each.listen(BACKLOG)
+        sockets = _bind_all(hosts, port, stack)
+        for each in sockets:
+            each.listen(BACKLOG)
         stack.pop_all()
-    return sets
+    return sockets
 
 
 def _bind_all(hosts: Sequence[str], port: int, stack: ExitStack) -> list[socket.socket]:
@@ -64,7 +44,7 @@ def _bind_all(hosts: Sequence[str], port: int, stack: ExitStack) -> list[socket.
             raise AddressError(host, port, error) from None
         for family, *_, address in found:
             try:
-                bound.append(_bind(family, (address[0], port, *address[2:]), stack, shared=False))
+                bound.append(_bind(family, (address[0], port, *address[2:]), stack))
             except AddressError as error:
                 if not (host == _ANY_IPV6 and bound and error.errno in _UNAVAILABLE):
                     raise
@@ -72,15 +52,11 @@ def _bind_all(hosts: Sequence[str], port: int, stack: ExitStack) -> list[socket.
     return bound
 
 
-def _bind(
-    family: int, address: tuple[object, ...], stack: ExitStack, *, shared: bool
-) -> socket.socket:
+def _bind(family: int, address: tuple[object, ...], stack: ExitStack) -> socket.socket:
     """A bound socket, which ``stack`` closes."""
     try:
         created = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
         created.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if shared:
-            created.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             created.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         created.bind(address)

@@ -1,7 +1,7 @@
 """The wire shape of AdmissionReview: read here, written here, known nowhere else.
 
-Source: ``k8s.io/api/admission/v1`` and ``v1beta1`` (the same fields), ``metav1.Status``, and the
-wording of apimachinery's ``errors.NewInvalid`` and ``NewForbidden``; Kubernetes 1.37.2.
+Source: ``k8s.io/api/admission/v1``, ``metav1.Status``, and the wording of apimachinery's
+``errors.NewInvalid`` and ``NewForbidden``; Kubernetes 1.37.2.
 """
 
 import base64
@@ -20,7 +20,7 @@ from rules.patch import Document, render
 from rules.request import STATUS, Operation, Request, User
 from rules.rule import Enforcement, Outcome
 
-API_VERSIONS: Final = ("admission.k8s.io/v1", "admission.k8s.io/v1beta1")
+API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
 
 MAX_UID: Final = 1024
@@ -48,7 +48,6 @@ class Review(NamedTuple):
     """One call of an API server; ``request`` is None where no rule has anything to say."""
 
     uid: str
-    api_version: str
     operation: Operation
     group: str
     kind: str
@@ -68,7 +67,7 @@ def decode(raw: Any, now: datetime) -> Review:
 
     Raises DecodeError where ``raw`` is not what an API server sends: over HTTP that is a 400.
     """
-    api_version, request = _opened(raw)
+    request = _opened(raw)
     operation = _OPERATIONS.get(_text(request, "operation"))
     if operation is None:
         listed = ", ".join(_OPERATIONS)
@@ -100,7 +99,6 @@ def decode(raw: Any, now: datetime) -> Review:
         )
     return Review(
         uid=uid,
-        api_version=api_version,
         operation=operation,
         group=kind.group,
         kind=kind.name,
@@ -128,14 +126,13 @@ class _Names(NamedTuple):
     name: str
 
 
-def _opened(raw: Any) -> tuple[str, dict[str, Any]]:
+def _opened(raw: Any) -> dict[str, Any]:
     root = _object(raw, Path())
-    api_version = root.get("apiVersion")
-    if api_version not in API_VERSIONS:
-        raise DecodeError(f"must be one of {', '.join(API_VERSIONS)}", Path("apiVersion"))
+    if root.get("apiVersion") != API_VERSION:
+        raise DecodeError(f"must be '{API_VERSION}'", Path("apiVersion"))
     if root.get("kind") != KIND:
         raise DecodeError(f"must be '{KIND}'", Path("kind"))
-    return api_version, _object(root.get("request"), _REQUEST)
+    return _object(root.get("request"), _REQUEST)
 
 
 def _shape(kind: _Names, resource: _Names, subresource: str) -> Shape | None:
@@ -269,7 +266,7 @@ def respond(review: Review, verdict: Verdict) -> dict[str, Any]:
         if warned := verdict.enforced(Enforcement.WARN):
             response["warnings"] = warnings(str(v.error) for v in warned)
     response["auditAnnotations"] = _annotations(verdict)
-    return {"apiVersion": review.api_version, "kind": KIND, "response": response}
+    return {"apiVersion": API_VERSION, "kind": KIND, "response": response}
 
 
 def encode_revision(review: Review, revision: Revision) -> bytes:
@@ -284,7 +281,7 @@ def encode_revision(review: Review, revision: Revision) -> bytes:
         response["patch"] = base64.b64encode(render(revision.steps)).decode()
     if annotations := _revision_annotations(revision):
         response["auditAnnotations"] = annotations
-    return orjson.dumps({"apiVersion": review.api_version, "kind": KIND, "response": response})
+    return orjson.dumps({"apiVersion": API_VERSION, "kind": KIND, "response": response})
 
 
 def _revision_annotations(revision: Revision) -> dict[str, str]:

@@ -1,19 +1,18 @@
 """Whether the own port answers: the handshake of an API server, made by the server itself.
 
-What a process knows of itself is not what clients meet: a full queue, a worker that is stuck in a
-handshake, or a context that hands out another leaf shows only to who connects. So readiness
-depends on a real connection, made when somebody asks, and believed for a moment.
+What a process knows of itself is not what clients meet: a full queue, or a context that hands out
+another leaf, shows only to who connects. So readiness depends on a real connection, made when
+somebody asks, and believed for a moment.
 """
 
 import asyncio
 import ssl
-from hashlib import sha256
 from math import inf
 from time import monotonic
 from typing import Final
 
-from webhook.metrics import Board
 from webhook.settings import REFRESH_SECONDS
+from webhook.tls import ServingCertificate
 
 HANDSHAKE_SECONDS: Final = 3.0
 """For one handshake, which takes milliseconds; our own choice. An API server would wait 10 s for
@@ -23,17 +22,12 @@ _ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - read, not bo
 """Address to listen on → address by which the machine itself gets there."""
 
 
-def identity(certificate: bytes) -> int:
-    """A certificate in DER → a number that tells it from others and fits into a double."""
-    return int.from_bytes(sha256(certificate).digest()[:6])
-
-
 class SelfCheck:
     """Handshakes with ``address``, one at a time."""
 
-    def __init__(self, board: Board, address: tuple[str, int]) -> None:
+    def __init__(self, certificate: ServingCertificate, address: tuple[str, int]) -> None:
         host, port = address
-        self._board = board
+        self._certificate = certificate
         self._address = _ANY.get(host, host), port
         self._trouble: list[str] = []
         self._looked = -inf
@@ -55,15 +49,14 @@ class SelfCheck:
 
     async def _look(self) -> None:
         # A new pair may arrive meanwhile: the old one is as good then.
-        meant = self._board.leaves()
+        meant = {self._certificate.content}
         try:
             leaf = await _shown(*self._address)
         except (OSError, TimeoutError) as error:
             reason = str(error) or f"nothing in {HANDSHAKE_SECONDS:.0f} s"
             self._trouble = [f"the own port does not answer a TLS handshake: {reason}"]
         else:
-            meant |= self._board.leaves()
-            strange = identity(leaf) not in meant
+            strange = leaf not in meant | {self._certificate.content}
             self._trouble = (
                 ["the own port shows another certificate than the one that was loaded"]
                 if strange

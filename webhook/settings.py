@@ -26,20 +26,17 @@ SHUTDOWN_SECONDS: Final = 1.0
 SWEEP_SECONDS: Final = 0.25
 """How often overdue connections are looked for: the precision of the spans above."""
 REFRESH_SECONDS: Final = 1.0
-"""How often the certificate files are looked at, and a worker shows that it is alive."""
+"""How often the certificate files are looked at."""
 TIME_SECONDS: Final = 30.0
 """How often the API server is asked for its time. Our own choice: steady clocks drift by some
 milliseconds meanwhile, and every other answer tells it as well."""
 TIME_AGAIN_SECONDS: Final = 1.0
 """The same as long as it is not known: until then the server is not ready. Our own choice."""
-SILENCE_SECONDS: Final = 30.0
-"""A worker that has not shown itself alive for so long hangs; the longest verdict, on a body of
-7 MiB, takes seconds."""
 MAX_BUFFERED: Final = 64 * MIB
-"""Bytes of unfinished bodies that one worker holds. Parsing needs several times the size of one
-body; with this bound a worker stays within a container's 256 MiB."""
+"""Bytes of unfinished bodies that are held. Parsing needs several times the size of one body; with
+this bound the process stays within a container's 256 MiB."""
 MAX_PARSED: Final = 8 * MIB
-"""Bytes that the bodies had of the requests for which one worker waits for the cluster. They are
+"""Bytes that the bodies had of the requests that wait for the cluster. They are
 held as objects, which take three to ten times as much; one more body may come on top."""
 BACKLOG: Final = 1024
 """Connections that may wait to be accepted."""
@@ -71,12 +68,10 @@ class Settings:
     max_body: int = 7 * MIB
     """Two objects of 1.5 MiB (etcd's limit) with their managedFields, in JSON."""
     concurrency: int = 512
-    """How many requests of one worker may wait for their bodies at once; more are refused. An API
+    """How many requests may wait for their bodies at once; more are refused. An API
     server has 600 requests in flight by default, and sends each body at once."""
     drain: float = 10.0
     """After SIGTERM, how long to serve on until every Service has stopped sending new calls."""
-    workers: int = 1
-    """Processes that share the port."""
     mode: Mode = Mode.AUTO
     """Where the cluster has the API from. ``AUTO`` asks it, where a mutation depends on that."""
     mutations: frozenset[str] = frozenset(MUTATIONS)

@@ -76,7 +76,6 @@ MATRIX: Final[dict[str, Values]] = {
         "webhook": {
             "port": 10250,
             "healthPort": 18080,
-            "workers": 2,
             "concurrency": 1_000_000,
             "drainSeconds": 20,
             "tlsMinVersion": "1.3",

@@ -146,7 +146,6 @@ _SAME: Final[list[tuple[str, click.Command, str]]] = [
     ("mode", serve, "mode"),
     ("webhook.port", serve, "port"),
     ("webhook.healthPort", serve, "health_port"),
-    ("webhook.workers", serve, "workers"),
     ("webhook.concurrency", serve, "concurrency"),
     ("webhook.drainSeconds", serve, "drain_seconds"),
     ("webhook.tlsMinVersion", serve, "tls_min_version"),

@@ -16,7 +16,7 @@ from cli.reference import entries
 from rules.catalog import GUARDS, RULES
 from rules.rule import Enforcement
 from tests.examples.shell import blocks, page, run_shell
-from webhook.metrics import Board
+from webhook.metrics import Metrics
 
 pytestmark = pytest.mark.slow
 
@@ -148,12 +148,12 @@ def test_kubectl_prints_what_guards_say() -> None:
 
 def _metrics() -> dict[str, set[str]]:
     """Name of a series in Prometheus → its labels."""
-    board = Board(1)
-    board.row(0).failed(500)
+    metrics = Metrics()
+    metrics.failed(500)
     suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"], "gauge": [""]}
     return {
         family.name + suffix: set(getattr(family, "_labelnames", ()))
-        for family in board.collect()
+        for family in metrics.registry.collect()
         for suffix in suffixes[family.type]
     }
 

@@ -17,8 +17,7 @@ from controller.metrics import Board as ControllerBoard
 from controller.metrics import Metrics as ControllerMetrics
 from controller.metrics import ZoneBoard
 from controller.view import View
-from webhook.metrics import BUCKETS
-from webhook.metrics import Board as WebhookBoard
+from webhook.metrics import Metrics as WebhookMetrics
 
 _PREFACE: Final = """# Metrics
 
@@ -50,7 +49,7 @@ class Family:
 
 def webhook() -> list[Family]:
     """What ``usher serve`` counts."""
-    return list(_collected(WebhookBoard(1), BUCKETS))
+    return list(_registered(WebhookMetrics().registry))
 
 
 def controller() -> list[Family]:
@@ -87,10 +86,10 @@ def _registered(registry: CollectorRegistry) -> Iterator[Family]:
                 bounds,
             )
         else:
-            yield from _collected(collector, ())
+            yield from _collected(collector)
 
 
-def _collected(collector: Collector, bounds: tuple[float, ...]) -> Iterator[Family]:
+def _collected(collector: Collector) -> Iterator[Family]:
     for family in collector.collect():
         suffix = "_total" if family.type == "counter" else ""
         yield Family(
@@ -98,7 +97,6 @@ def _collected(collector: Collector, bounds: tuple[float, ...]) -> Iterator[Fami
             family.type,
             tuple(getattr(family, "_labelnames", ())),
             family.documentation,
-            bounds if family.type == "histogram" else (),
         )
 
 

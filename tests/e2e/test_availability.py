@@ -1,9 +1,6 @@
 """The webhook goes away: for a moment, by a restart, or for good."""
 
 import json
-import os
-import signal
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,7 +17,6 @@ from tests.e2e.waiting import eventually
 pytestmark = pytest.mark.e2e
 
 DRAIN = ("--drain-seconds", "2")
-WORKERS = 2
 
 
 def test_without_the_webhook_writes_fail_clearly(cluster: Cluster, tmp_path: Path) -> None:
@@ -139,23 +135,3 @@ def test_a_new_instance_takes_over_without_a_failed_write(cluster: Cluster, tmp_
 
 def any_line(usher: Usher, namespace: str) -> bool:
     return any(line.get("namespace") == namespace for line in usher.log())
-
-
-def test_workers_are_replaced_without_a_failed_write(cluster: Cluster, tmp_path: Path) -> None:
-    with (
-        running_usher(tmp_path, "--workers", str(WORKERS), *DRAIN) as usher,
-        registered(cluster, "workers", usher.authority, usher.port) as registration,
-    ):
-        namespace = registration.new_namespace()
-        with load(cluster, namespace) as writes:
-            writes.go_on()
-            for pid in usher.children():
-                os.kill(pid, signal.SIGTERM)
-                eventually(partial(was_replaced, usher, pid), f"{pid} was replaced")
-                writes.go_on()
-        assert writes.failures == []
-
-
-def was_replaced(usher: Usher, pid: int) -> bool:
-    children = usher.children()
-    return pid not in children and len(children) == WORKERS + 1  # and the health port's

@@ -129,11 +129,6 @@ class Usher:
         complete, _, _ = self._process.log.read_text().rpartition("\n")
         return [json.loads(line) for line in complete.splitlines()]
 
-    def children(self) -> list[int]:
-        """Process ids below it: workers, and whoever answers the health port."""
-        pid = self._process.pid
-        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
     def terminate(self) -> None:
         """Ask it to go down."""
         assert self._process.pid is not None

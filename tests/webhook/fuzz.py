@@ -43,7 +43,7 @@ def request(seed: int) -> bytes:
     mutator = Mutator(seed)
     match seed % 10:
         case 0:
-            body = mutator.packed()
+            body = mutator.body()
             extra = {"Content-Encoding": "gzip", "Content-Length": str(len(body))}
         case 1:
             body = mutator.body()

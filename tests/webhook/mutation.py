@@ -1,6 +1,5 @@
 """Reviews with something wrong in them, on the level of JSON or of bytes."""
 
-import gzip
 import random
 from copy import deepcopy
 from typing import Any, Final
@@ -81,11 +80,6 @@ class Mutator:
             for _ in range(chosen.randint(1, 3)):
                 data = self._in_bytes(data)
         return data
-
-    def packed(self) -> bytes:
-        """Return such a body compressed; now and then the compression is broken, too."""
-        data = gzip.compress(self.body(), compresslevel=1)
-        return self._in_bytes(data) if self._random.random() < 0.3 else data
 
     def _in_json(self, data: bytes) -> bytes:
         document = orjson.loads(data)

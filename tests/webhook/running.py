@@ -25,7 +25,6 @@ from tests.webhook.reviews import NOW, encoded
 from webhook.app import Server, Shutdown, serve_health
 from webhook.facts import Cluster
 from webhook.listening import listen
-from webhook.metrics import Board
 from webhook.settings import Settings
 from webhook.tls import ServingCertificate
 
@@ -194,11 +193,9 @@ def running(
         ),
         **changes,
     )
-    certificate, board = ServingCertificate(settings), Board(1)
-    sockets, health = listen(settings.bind, 0)[0], listen(settings.health_bind, 0)[0]
-    server = Server(
-        settings, policy, certificate, board, clock=clock, connect=lambda: nullcontext(cluster)
-    )
+    certificate = ServingCertificate(settings)
+    sockets, health = listen(settings.bind, 0), listen(settings.health_bind, 0)
+    server = Server(settings, policy, certificate, clock, lambda: nullcontext(cluster))
     told: list[Callable[[], None]] = []
     begun = threading.Event()
 
@@ -212,7 +209,7 @@ def running(
         told.append(tell)
         begun.set()
         serving = server.serve(sockets, shutdown)
-        await serve_health(settings, board, health, sockets[0].getsockname(), serving, wall)
+        await serve_health(server, health, sockets[0].getsockname(), serving, wall)
 
     thread = threading.Thread(target=lambda: uvloop.run(run()), daemon=True)
     ports = sockets[0].getsockname()[1], health[0].getsockname()[1]

@@ -40,11 +40,6 @@ class Served(Site):
         """The whole log lines of ``event``."""
         return parsed(self.log, event)
 
-    def children(self) -> list[int]:
-        """The processes below it."""
-        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return list(map(int, path.read_text().split()))
-
     def end(self, number: int = signal.SIGTERM) -> int:
         """Tell it to end, and return its exit code."""
         self.process.send_signal(number)
@@ -83,7 +78,6 @@ def served(folder: Path, *flags: str, ports: tuple[int, int] = (0, 0)) -> Iterat
         eventually(lambda: program.health("/readyz").status == 200)
         yield program
     finally:
-        # The workers follow their parent.
         process.kill()
         process.wait(PATIENCE)
     assert "Traceback" not in output.read_text()

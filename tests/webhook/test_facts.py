@@ -27,7 +27,7 @@ from tests.webhook.reviews import POD_UID
 from webhook.again import pause
 from webhook.cluster import ClusterFacts
 from webhook.facts import MAX_REMEMBERED, FactFinder, SilentClusterError
-from webhook.metrics import Board
+from webhook.metrics import Metrics
 
 RESPOND = may_respond("db.acme.io/failover", "db")
 GHOST = TargetLookup("db", "ghost", POD_UID)
@@ -69,7 +69,7 @@ class Cluster:
 
 
 def finder(cluster: Cluster) -> FactFinder:
-    return FactFinder(cluster, Board(1).row(0))  # type: ignore[arg-type]
+    return FactFinder(cluster, Metrics())  # type: ignore[arg-type]
 
 
 async def found(cluster: Cluster, question: Question, seconds: float = 4.5) -> Answer:

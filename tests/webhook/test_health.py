@@ -6,8 +6,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from certs.issue import issue_authority, issue_serving
 from cluster.failures import Unreachable
 from rules.catalog import GUARDS
 from rules.evaluate import Policy
@@ -17,6 +19,7 @@ from tests.webhook.reviews import creation, eviction, eviction_request, heartbea
 from tests.webhook.running import (
     HOST,
     JSON,
+    NAMES,
     Running,
     StoppedTime,
     Timely,
@@ -24,10 +27,13 @@ from tests.webhook.running import (
     eventually,
     running,
     today,
+    write_pair,
 )
 from webhook.health import Health
-from webhook.metrics import Board
 from webhook.selfcheck import SelfCheck
+from webhook.settings import Settings
+from webhook.status import Status
+from webhook.tls import ServingCertificate
 
 REQUESTS = "usher_webhook_requests_total"
 
@@ -155,7 +161,7 @@ def test_metrics_are_written_in_the_format_that_was_asked(site: Running, accept:
     if "openmetrics" in accept:
         assert reply.headers["Content-Type"].startswith("application/openmetrics-text")
         families = list(text_string_to_metric_families(reply.body.decode()))
-        assert all(family.name.startswith("usher_webhook_") for family in families)
+        assert all(family.name.startswith(("usher_", "process_")) for family in families)
         assert all(family.documentation for family in families)
     else:
         assert reply.headers["Content-Type"].startswith("text/plain")
@@ -174,40 +180,27 @@ def test_labels_hold_nothing_that_a_caller_chose(site: Running) -> None:
     assert b"SECRET" not in site.health("/metrics").body
 
 
-def test_a_board_without_workers_is_not_ready() -> None:
-    board = Board(2)
-    health = Health(board, today, SelfCheck(board, (HOST, 1)))
-    assert health.not_ready() == ["worker 0 has not started", "worker 1 has not started"]
-    assert health.not_live() == []
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (Status(), "has not started"),
+        (Status(is_serving=True), "does not know the API server's time yet"),
+        (Status(is_serving=True, knows_time=True, is_draining=True), "shutting down"),
+    ],
+)
+def test_a_server_that_is_not_ready_says_why(tmp_path: Path, status: Status, reason: str) -> None:
+    write_pair(tmp_path, issue_serving(issue_authority(today()), NAMES, today()))
+    certificate = ServingCertificate(
+        Settings(certificate=tmp_path / "tls.crt", key=tmp_path / "tls.key")
+    )
+    check = SelfCheck(certificate, (HOST, 1))
+    health = Health(status, certificate, CollectorRegistry(), today, check)
+    assert health.not_ready() == [reason]
 
 
-def test_a_worker_that_hangs_is_not_live() -> None:
-    board = Board(2)
-    board.row(1).show(alive=1.0, waiting=0, connections=0)
-    health = Health(board, today, SelfCheck(board, (HOST, 1)))
-    (reason,) = health.not_live()
-    assert reason.startswith("worker 1 hangs: silent for ")
-
-
-def test_a_replaced_worker_goes_on_counting() -> None:
-    board = Board(1)
-    row = board.row(0)
-    row.start()
-    row.failed(400)
-    row.show(alive=1.0, waiting=7, connections=9)
-    row.stop()
-    successor = board.row(0)
-    successor.start()
-    successor.failed(400)
-    samples = {
-        (sample.name, *sample.labels.values()): sample.value
-        for family in board.collect()
-        for sample in family.samples
-    }
-    assert samples["usher_webhook_errors_total", "400"] == 2
-    assert samples["usher_webhook_worker_starts_total",] == 2
-    assert samples["usher_webhook_in_flight",] == 0
-    assert samples["usher_webhook_connections",] == 0
+def test_figures_of_the_process_are_shown(site: Running) -> None:
+    assert site.metric("process_resident_memory_bytes") > 0
+    assert site.metric("usher_build_info") == 1
 
 
 def test_a_half_read_answer_is_no_trouble(site: Running) -> None:

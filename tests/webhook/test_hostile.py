@@ -1,9 +1,6 @@
 """Hostile or broken input: each kind gets its own answer, and never a 5xx."""
 
-import gzip
 import json
-import zlib
-from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -207,7 +204,7 @@ def test_fractions_and_zones_are_accepted(site: Running, time: str) -> None:
         {**JSON, "Content-Encoding": "br"},
         {**JSON, "Content-Encoding": "deflate"},
         {**JSON, "Content-Encoding": "zstd"},
-        {**JSON, "Content-Encoding": "gzip, gzip"},
+        {**JSON, "Content-Encoding": "gzip"},
         {**JSON, "Content-Encoding": "x-gzip-ä"},
         {**JSON, "Content-Encoding": ""},
     ],
@@ -256,25 +253,6 @@ def test_the_server_as_a_whole_has_no_options(site: Running) -> None:
     assert site.call(data=b"", target="*", method="OPTIONS").status == 404
 
 
-BROKEN_GZIP: Final[dict[str, Callable[[bytes], bytes]]] = {
-    "not gzip": lambda _: CREATION,
-    "empty": lambda _: b"",
-    "zlib": lambda _: zlib.compress(CREATION),
-    "cut": lambda packed: packed[:-9],
-    "checksum": lambda packed: packed[:-8] + b"\x00" * 8,
-    "trailing data": lambda packed: packed + b"x",
-    "bit flipped": lambda packed: packed[:20] + bytes([packed[20] ^ 255]) + packed[21:],
-    "header only": lambda packed: packed[:10],
-    "broken second member": lambda packed: packed + packed[:30],
-}
-
-
-@pytest.mark.parametrize("broken", BROKEN_GZIP.values(), ids=BROKEN_GZIP)
-def test_broken_gzip_is_a_400(site: Running, broken: Callable[[bytes], bytes]) -> None:
-    data = broken(gzip.compress(CREATION))
-    assert site.call(data=data, headers={**JSON, "Content-Encoding": "gzip"}).status == 400
-
-
 def test_a_declared_body_over_the_limit_is_a_413(site: Running) -> None:
     with site.connect() as connection:
         connection.sendall(head("POST", "/validate", {**JSON, "Content-Length": str(7 * MIB + 1)}))
@@ -295,19 +273,9 @@ def test_a_chunked_body_over_the_limit_is_a_413(site: Running) -> None:
         assert reply.headers["Connection"] == "close"
 
 
-def test_a_bomb_is_a_413(site: Running) -> None:
-    bomb = gzip.compress(b" " * 300 * MIB, compresslevel=1)
-    assert len(bomb) < 7 * MIB
-    reply = site.call(data=bomb, headers={**JSON, "Content-Encoding": "gzip"})
-    assert reply.status == 413
-
-
 def test_a_body_just_within_the_limit_is_read(site: Running) -> None:
     padded = CREATION + b" " * (7 * MIB - len(CREATION))
     assert site.call(data=padded).response["allowed"] is True
-    packed = gzip.compress(padded)
-    answered = site.call(data=packed, headers={**JSON, "Content-Encoding": "gzip"})
-    assert answered.response["allowed"] is True
     with site.connect() as connection:
         connection.sendall(head("POST", "/validate", {**JSON, "Transfer-Encoding": "chunked"}))
         for start in range(0, len(padded), 50_000):

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import gzip
 import io
 import json
 from collections.abc import Iterator, Mapping
@@ -23,14 +22,13 @@ from tests.webhook.reviews import (
     UID,
     Json,
     creation,
-    encoded,
     eviction,
     eviction_request,
     pod,
     review,
 )
-from tests.webhook.running import JSON, Answer, Running, Timely, running
-from tests.webhook.test_hostile import BAD_BODIES, BROKEN_GZIP
+from tests.webhook.running import Answer, Running, Timely, running
+from tests.webhook.test_hostile import BAD_BODIES
 
 POD = ("", "v1", "Pod")
 EVICTION = ("lifecycle.k8s.io", "v1alpha1", "Eviction")
@@ -137,16 +135,15 @@ def crowded() -> Json:
 # What comes back
 
 
-@pytest.mark.parametrize("api_version", ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"])
-def test_a_change_is_a_patch(site: Running, cluster: FakeCluster, api_version: str) -> None:
-    answer = mutate(site, nameless(api_version=api_version))
+def test_a_change_is_a_patch(site: Running, cluster: FakeCluster) -> None:
+    answer = mutate(site, nameless())
     assert answer.status == 200
     assert answer.headers["Content-Type"] == "application/json"
     body = json.loads(answer.body)
     patch = base64.b64decode(body["response"].pop("patch"), validate=True)
     assert json.loads(patch) == [{"op": "add", "path": "/spec/target/pod/uid", "value": POD_UID}]
     assert body == {
-        "apiVersion": api_version,
+        "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
         "response": {
             "uid": UID,
@@ -416,19 +413,10 @@ def test_a_bad_body_is_a_400(site: Running, body: bytes) -> None:
     assert answer.body.decode().removesuffix("\n").isprintable()
 
 
-@pytest.mark.parametrize("broken", BROKEN_GZIP.values(), ids=BROKEN_GZIP)
-def test_broken_gzip_is_a_400(site: Running, broken: Any) -> None:
-    data = broken(gzip.compress(encoded(creation())))
-    answer = site.call(data=data, target="/mutate", headers={**JSON, "Content-Encoding": "gzip"})
-    assert answer.status == 400
-
-
 def test_other_methods_media_and_sizes_are_refused(site: Running) -> None:
     assert site.call(data=b"", target="/mutate", method="GET").status == 405
     assert site.call(creation(), target="/mutate", headers={}).status == 415
-    packed = gzip.compress(b" " * 30 * 1024 * 1024, compresslevel=1)
-    headers = {**JSON, "Content-Encoding": "gzip"}
-    assert site.call(data=packed, target="/mutate", headers=headers).status == 413
+    assert site.call(data=b" " * 8 * 1024 * 1024, target="/mutate").status == 413
 
 
 @pytest.mark.parametrize("start", range(0, 400, 100))

@@ -1,4 +1,4 @@
-"""More requests than a worker can hold: some are refused at once, and nothing else happens."""
+"""More requests than the server can hold: some are refused at once, and nothing else happens."""
 
 import threading
 from collections import Counter

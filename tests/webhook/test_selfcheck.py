@@ -1,20 +1,18 @@
 """Readiness asks the own port, as an API server would."""
 
 import asyncio
-import os
-import signal
 import socket
-import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
 
 from certs.issue import Pair, issue_authority, issue_serving
-from tests.webhook.reviews import NOW, creation
+from tests.webhook.reviews import creation
 from tests.webhook.running import (
     HOST,
     NAMES,
@@ -25,10 +23,8 @@ from tests.webhook.running import (
     today,
     write_pair,
 )
-from tests.webhook.served import served
 from webhook import selfcheck
-from webhook.metrics import Board
-from webhook.selfcheck import SelfCheck, identity
+from webhook.selfcheck import SelfCheck
 
 
 @pytest.fixture
@@ -45,20 +41,28 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
     return seen
 
 
+class Loaded:
+    """What a server believes to hand out."""
+
+    def __init__(self, content: bytes = b"another") -> None:
+        self.content = content
+
+
+def check_of(address: tuple[str, int], loaded: Any = None) -> SelfCheck:
+    return SelfCheck(loaded or Loaded(), address)
+
+
 async def test_another_certificate_than_the_loaded_one_is_noticed(
     site: Running, looks: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(selfcheck, "REFRESH_SECONDS", 0)
-    board = Board(2)
-    check = SelfCheck(board, (HOST, site.port))
-    board.row(0).serves(1, NOW, NOW)
+    loaded = Loaded()
+    check = check_of((HOST, site.port), loaded)
     assert await check.look() == [
         "the own port shows another certificate than the one that was loaded"
     ]
-    board.row(1).serves(identity(looks[0]), NOW, NOW)  # one of the workers has it
+    loaded.content = looks[0]
     assert await check.look() == []
-    board.row(1).stop()
-    assert await check.look() != []
 
 
 async def test_a_port_that_is_silent_or_closed_is_noticed(
@@ -67,7 +71,7 @@ async def test_a_port_that_is_silent_or_closed_is_noticed(
     monkeypatch.setattr(selfcheck, "REFRESH_SECONDS", 0)
     monkeypatch.setattr(selfcheck, "HANDSHAKE_SECONDS", 0.2)
     with socket.create_server((HOST, 0)) as silent:
-        check = SelfCheck(Board(1), silent.getsockname())
+        check = check_of(silent.getsockname())
         (reason,) = await check.look()
         assert reason.startswith("the own port does not answer a TLS handshake: nothing in ")
     (reason,) = await check.look()
@@ -75,7 +79,7 @@ async def test_a_port_that_is_silent_or_closed_is_noticed(
 
 
 async def test_many_that_ask_share_one_handshake(site: Running, looks: list[bytes]) -> None:
-    check = SelfCheck(Board(1), (HOST, site.port))
+    check = check_of((HOST, site.port))
     assert check.known() is None
     found = await asyncio.gather(*(check.look() for _ in range(20)))
     assert len(looks) == 1
@@ -85,7 +89,7 @@ async def test_many_that_ask_share_one_handshake(site: Running, looks: list[byte
 async def test_who_hangs_up_leaves_the_others_their_answer(
     site: Running, looks: list[bytes]
 ) -> None:
-    check = SelfCheck(Board(1), (HOST, site.port))
+    check = check_of((HOST, site.port))
     first, second = asyncio.create_task(check.look()), asyncio.create_task(check.look())
     await asyncio.sleep(0)
     first.cancel()
@@ -160,18 +164,3 @@ def test_a_certificate_from_the_future_waits_for_its_time(
         assert eventually(lambda: site.metric(name) > first)
         assert site.metric(failures) == 1
         assert site.health("/readyz").status == 200
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="SO_REUSEPORT as Linux has it")
-def test_workers_that_hang_are_not_ready_until_they_go_on(tmp_path: Path) -> None:
-    with served(tmp_path, "--workers", "2", "--drain-seconds", "0") as program:
-        workers = program.children()[:2]
-        for worker in workers:
-            os.kill(worker, signal.SIGSTOP)
-        # Long before their silence is long enough for /livez.
-        eventually(lambda: b"does not answer a TLS" in program.health("/readyz").body)
-        assert program.health("/livez").status == 200
-        for worker in workers:
-            os.kill(worker, signal.SIGCONT)
-        assert eventually(lambda: program.health("/readyz").status == 200)

@@ -51,7 +51,6 @@ def test_a_certificate_is_needed(flags: list[str]) -> None:
         (["--self-signed", "--max-body", "٣Mi"], "must be a size such as 7Mi"),
         (["--self-signed", "--timeout", "0"], "--timeout"),
         (["--self-signed", "--timeout", "31"], "--timeout"),
-        (["--self-signed", "--workers", "0"], "--workers"),
         (["--self-signed", "--port", "65536"], "--port"),
         (["--self-signed", "--break-glass", "system:authenticated"], "that is everybody"),
         (["--self-signed", "--enforce", "first-sink=off"], "did you mean 'first-sync'"),
@@ -92,14 +91,13 @@ def test_a_key_of_another_certificate_is_told(pair: list[str], tmp_path: Path) -
     assert "is not the key of the certificate in" in result.output
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.parametrize("flag", ["--port", "--health-port"])
-def test_a_port_in_use_is_told(pair: list[str], flag: str, workers: str) -> None:
+def test_a_port_in_use_is_told(pair: list[str], flag: str) -> None:
     with socket.create_server((HOST, 0), reuse_port=True) as other:
         port = str(other.getsockname()[1])
         ports = {"--port": "0", "--health-port": "0", flag: port}
         given = [text for item in ports.items() for text in item]
-        result = attempt(*pair, "--bind", HOST, "--health-bind", HOST, *given, "--workers", workers)
+        result = attempt(*pair, "--bind", HOST, "--health-bind", HOST, *given)
     assert result.exit_code == 2
     assert f"{HOST} port {port}" in result.output
     assert f"choose another {flag}" in result.output
@@ -108,7 +106,7 @@ def test_a_port_in_use_is_told(pair: list[str], flag: str, workers: str) -> None
 def test_help_has_units_and_an_example() -> None:
     output = attempt("--help").output
     assert "usher serve --self-signed --offline" in output
-    for word in ("Seconds", "bytes", "Processes", "[default: 9443"):
+    for word in ("Seconds", "bytes", "[default: 9443"):
         assert word in output
 
 

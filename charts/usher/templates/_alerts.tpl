@@ -23,7 +23,7 @@
   for: 5m
   severity: warning
   summary: Usher's webhook refuses requests because too many are waiting.
-  description: Raise webhook.workers or replicas.
+  description: Raise replicas.
 {{- range $webhook, $timeout := dict "validating" $validating "mutating" $mutating }}
 - alert: UsherWebhookSlow
   expr: |-
