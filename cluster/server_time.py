@@ -38,6 +38,8 @@ class ServerTime:
         self._offset: _Offset | None = None
         self._text: str | None = None
         self._told = 0.0
+        self.jumps = 0
+        """How often it has jumped, as far as was heard."""
         self._first = 0.0
         """When it was heard first, by the steady clock."""
         self._steady_since = float("-inf")
@@ -71,6 +73,7 @@ class ServerTime:
         if abs(jump) < CLOCK_SKEW:
             return timedelta()
         self._steady_since = answered
+        self.jumps += 1
         return jump
 
     def now(self) -> datetime:

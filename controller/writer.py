@@ -51,9 +51,13 @@ class Writer:
         """
         self._judge(write, judged)
         document = _identified(write, judged)
+        jumps = self._cluster.time.jumps
         try:
             answer = await self._apply(write, document, manager)
         except Refused:
+            if self._cluster.time.jumps != jumps:
+                # The refusal has told so. What was planned bears times that are wrong now.
+                raise Conflict("the API server's time has jumped") from None
             # To our rules it was lawful, but for a version that may be past: that of before a write
             # whose answer was lost. An API server compares versions before it judges, and so tells
             # a conflict from a refusal.

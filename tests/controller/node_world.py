@@ -188,6 +188,9 @@ class Lead:
 class Leader:
     """One process that leads: the keeper of nodes, its queue, and what it sees."""
 
+    jumps = 0
+    """Of the time: none of the kind that would be noticed."""
+
     def __init__(self, world: World, settings: NodeHealth) -> None:
         self.world = world
         self.metrics = Metrics()

@@ -26,6 +26,7 @@ from cluster.failures import (
 from cluster.key import Key
 from cluster.resources import PODS as PODS_RESOURCE
 from cluster.resources import Resource
+from cluster.server_time import ServerTime
 from controller.evictor import Evictor
 from controller.loop import Handler, Loop
 from controller.metrics import Metrics
@@ -69,6 +70,7 @@ class Model:
     def __init__(self, store: Store, fail: Callable[[], ClusterFailure | None]) -> None:
         self.store = store
         self._fail = fail
+        self.time = ServerTime()
         self.evicted: list[str] = []
         self.writes = 0
         self._versions: dict[tuple[str, str], tuple[str, int]] = {}

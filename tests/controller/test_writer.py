@@ -8,6 +8,7 @@ import pytest
 
 from cluster.failures import ClusterFailure, Conflict, Missing, Refused
 from cluster.key import Key
+from cluster.server_time import ServerTime
 from controller.metrics import Metrics
 from controller.planning.writes import EVICTIONS, Write
 from controller.writer import Learn, Writer
@@ -32,6 +33,7 @@ class _Cluster:
     def __init__(self, *failures: ClusterFailure, is_there: bool = True) -> None:
         """``failures``: the answers to the first writes; ``is_there``: whether anything is."""
         self.sent: list[Mapping[str, Any]] = []
+        self.time = ServerTime()
         self._is_there = is_there
         self._failures = list(failures)
 
@@ -93,6 +95,20 @@ async def test_a_refused_creation_is_refused() -> None:
     with pytest.raises(Refused):
         await _apply(cluster, "", exists=False)
     assert len(cluster.sent) == 1
+
+
+async def test_what_was_planned_before_a_jump_is_planned_again_at_once() -> None:
+    cluster = _Cluster()
+    refuse = cluster.apply
+
+    async def jump(*given: Any, **more: Any) -> Any:
+        await refuse(*given, **more)
+        cluster.time.jumps += 1
+        raise Refused("status.responders[0].startTime: must be the present time")
+
+    cluster.apply = jump  # type: ignore[method-assign]
+    with pytest.raises(Conflict):
+        await _apply(cluster, "status", exists=True)
 
 
 async def test_a_creation_under_a_name_that_was_taken_meanwhile_is_a_conflict() -> None:
