@@ -175,6 +175,7 @@ def test_an_eviction_whose_requests_were_never_heard_of(
     """Another controller, which has not noticed yet that it leads no more, has begun it."""
     with running(cluster, tmp_path, *proxied(proxy, tmp_path, "unheard-of")) as program:
         program.wait_for_lead()
+        begin(users, "other-0")  # whoever has just begun to lead lists anew, whatever is silent
         proxy.mutes = silent("evictionrequests")
         request = users.request(users.create_pod("db-0", RESPONDER), "drain-db-0")
         eviction: Object = {
