@@ -56,7 +56,7 @@ def test_validate_does_without_heavy_imports(tmp_path: Path) -> None:
 
 def test_python_m_webhook_is_the_same(tmp_path: Path) -> None:
     run = subprocess.run(
-        [sys.executable, "-m", "webhook", "validate", str(tmp_path)],
+        [sys.executable, "-m", "cli.main", "validate", str(tmp_path)],
         cwd=ROOT,
         capture_output=True,
         text=True,

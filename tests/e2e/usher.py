@@ -80,7 +80,11 @@ class Usher:
         _write_certificate(folder, self.authority)
         self._process = ChildProcess("usher", folder / "log")
         command = [
-            *(sys.executable, "-m", *(("tests.e2e.skewed", str(ahead)) if ahead else ("webhook",))),
+            *(
+                sys.executable,
+                "-m",
+                *(("tests.e2e.skewed", str(ahead)) if ahead else ("cli.main",)),
+            ),
             *("serve", "--log-format", "json"),
             *("--tls-cert", str(folder / "tls.crt"), "--tls-key", str(folder / "tls.key")),
             *("--bind", HOST, "--port", "0", "--health-bind", HOST, "--health-port", "0"),

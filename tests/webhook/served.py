@@ -57,7 +57,7 @@ def served(folder: Path, *flags: str, ports: tuple[int, int] = (0, 0)) -> Iterat
     authority = issue_authority(today())
     write_pair(folder, issue_serving(authority, NAMES, today()))
     command = [
-        *(sys.executable, "-m", "webhook", "serve", "--log-format", "json"),
+        *(sys.executable, "-m", "cli.main", "serve", "--log-format", "json"),
         *("--bind", HOST, "--health-bind", HOST),
         *("--port", str(ports[0]), "--health-port", str(ports[1])),
         *("--tls-cert", str(folder / "tls.crt"), "--tls-key", str(folder / "tls.key")),

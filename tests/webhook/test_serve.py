@@ -117,7 +117,7 @@ def test_the_throwaway_certificate_can_be_tried_at_once(tmp_path: Path) -> None:
         [
             sys.executable,
             "-m",
-            "webhook",
+            "cli.main",
             "serve",
             "--self-signed",
             "--health-bind",
