@@ -15,8 +15,8 @@ from cli.main import usher as group
 from cli.reference import entries
 from rules.catalog import GUARDS, RULES
 from rules.rule import Enforcement
+from tests.docs.metrics import webhook
 from tests.examples.shell import blocks, page, run_shell
-from webhook.metrics import Metrics
 
 pytestmark = pytest.mark.slow
 
@@ -148,13 +148,11 @@ def test_kubectl_prints_what_guards_say() -> None:
 
 def _metrics() -> dict[str, set[str]]:
     """Name of a series in Prometheus → its labels."""
-    metrics = Metrics()
-    metrics.failed(500)
-    suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"], "gauge": [""]}
+    suffixes = {"histogram": ("_bucket", "_sum", "_count")}
     return {
-        family.name + suffix: set(getattr(family, "_labelnames", ()))
-        for family in metrics.registry.collect()
-        for suffix in suffixes[family.type]
+        family.name + suffix: set(family.labels)
+        for family in webhook()
+        for suffix in suffixes.get(family.kind, ("",))
     }
 
 
