@@ -42,9 +42,6 @@ def request(seed: int) -> bytes:
     """Return one whole request."""
     mutator = Mutator(seed)
     match seed % 10:
-        case 0:
-            body = mutator.body()
-            extra = {"Content-Encoding": "gzip", "Content-Length": str(len(body))}
         case 1:
             body = mutator.body()
             middle = len(body) // 2
