@@ -1,8 +1,9 @@
 """Leader election by a Lease: of several controllers one writes, the others stand by.
 
-The rules are those of client-go's ``tools/leaderelection``. Nobody compares clocks: a candidate
-counts by its own steady clock since it last saw the Lease change, and the leader since its last
-successful renewal. That it stops before others may start is what keeps two from writing.
+The rules are those of client-go's ``tools/leaderelection``. No clocks are compared for that: a
+candidate counts by its own steady clock since it last saw the Lease change, and the leader since
+its last successful renewal. That it stops before others may start is what keeps two from writing.
+The API server's time in the Lease only tells the next leader whether that can be relied on.
 """
 
 import asyncio

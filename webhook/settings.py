@@ -36,8 +36,8 @@ MAX_BUFFERED: Final = 64 * MIB
 """Bytes of unfinished bodies that are held. Parsing needs several times the size of one body; with
 this bound the process stays within a container's 256 MiB."""
 MAX_PARSED: Final = 8 * MIB
-"""Bytes that the bodies had of the requests that wait for the cluster. They are
-held as objects, which take three to ten times as much; one more body may come on top."""
+"""Bytes that the bodies had of the requests that wait for the cluster. They are held as objects,
+which take three to ten times as much; one more body may come on top."""
 BACKLOG: Final = 1024
 """Connections that may wait to be accepted."""
 
@@ -68,8 +68,8 @@ class Settings:
     max_body: int = 7 * MIB
     """Two objects of 1.5 MiB (etcd's limit) with their managedFields, in JSON."""
     concurrency: int = 512
-    """How many requests may wait for their bodies at once; more are refused. An API
-    server has 600 requests in flight by default, and sends each body at once."""
+    """How many requests may wait for their bodies at once; more are refused. An API server has 600
+    requests in flight by default, and sends each body at once."""
     drain: float = 10.0
     """After SIGTERM, how long to serve on until every Service has stopped sending new calls."""
     mode: Mode = Mode.AUTO

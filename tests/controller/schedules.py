@@ -42,6 +42,14 @@ _LEASE: Final = Key("usher-system", "usher-controller")
 _TERMS: Final = Terms(duration=18.0, renew=15.0, retry=8.0)
 """Long spans keep long schedules short; one who takes over does so within 30 s all the same."""
 _SETTLING_MINUTES: Final = 240
+_ABOUT_TIME: Final = (
+    "completion-times",
+    "expected-completion-times",
+    "heartbeat-times",
+    "silence-before-handover",
+    "start-times",
+)
+"""The rules that compare with the present."""
 _FRESH_SECONDS: Final = 60.0
 """A wish that is younger may cross with what is said at the same time."""
 
@@ -391,7 +399,8 @@ class Schedule:
 
         What is on its way while the clock is set bears times of before, and is planned again.
         """
-        if self._world.seconds - self._last_jump < _FRESH_SECONDS:
+        has_jumped = self._world.seconds - self._last_jump < _FRESH_SECONDS
+        if has_jumped and all(each.partition(":")[0] in _ABOUT_TIME for each in why):
             return True
         is_taken = write.key.name in self._world.store.stored[write.resource]
         is_creation = not write.subresource and "uid" not in write.apply["metadata"]
