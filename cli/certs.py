@@ -23,6 +23,7 @@ from certs.inspection import Report
 from certs.issue import check_name
 from certs.renewal import DEFAULT_LIVES, Lives, Step
 from certs.store import DirectoryStore, SecretStore, Store
+from cli import logs
 from cli.exits import VIOLATIONS, ClusterError, InputError
 from cli.options import CONTEXT_SETTINGS, ENVIRONMENT_PREFIX, common_options, health_options
 from cluster import clock
@@ -32,7 +33,6 @@ from cluster.failures import ClusterFailure, Conflict
 from cluster.key import Key
 from cluster.resources import MUTATING_CONFIGURATIONS, VALIDATING_CONFIGURATIONS
 from controller.health import serving
-from webhook import logs
 
 _log = structlog.get_logger()
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 import uvloop
 
+from cli import logs
 from cli.exits import InputError
 from cli.leases import lease_from, lease_options
 from cli.node_rates import lead_from, lead_option, limits_from, node_rate_options
@@ -22,7 +23,6 @@ from controller.planning.extras import Extras
 from controller.planning.node_health import Timing
 from controller.planning.occurrences import Level
 from rules.mutation import Mode
-from webhook import logs
 
 _TERMS: Final = Terms()
 _SECONDS: Final = click.FloatRange(0.1, 3600)

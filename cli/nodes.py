@@ -117,8 +117,8 @@ def _read(files: tuple[str, ...], lease: Key, flags: dict[str, Any]) -> tuple[Du
             raise InputError("--kubeconfig is for a cluster: leave it out, or the FILEs")
         return read_dump(files, requester), clock.now()
     # Imported only when it is needed: the client takes longer than reading a small dump.
+    from cli import logs  # noqa: PLC0415
     from cli.zones.live import read_live  # noqa: PLC0415
-    from webhook import logs  # noqa: PLC0415
 
     logs.configure(flags["log_format"], flags["log_level"])
     live = read_live(kubeconfig, requester, lease)

@@ -192,7 +192,7 @@ def logger(flags: Mapping[str, Any]) -> Any:
     # Imported only when there is something to say: it takes longer than judging a file.
     import structlog  # noqa: PLC0415
 
-    from webhook import logs  # noqa: PLC0415
+    from cli import logs  # noqa: PLC0415
 
     logs.configure(flags["log_format"], flags["log_level"])
     return structlog.get_logger()

@@ -15,6 +15,7 @@ import click
 import structlog
 
 from certs.issue import issue_authority, issue_serving
+from cli import logs
 from cli.exits import InputError
 from cli.options import (
     CONTEXT_SETTINGS,
@@ -28,7 +29,6 @@ from cli.unanswered import NEEDS, USER
 from cluster.clock import now
 from rules.mutate import MUTATIONS
 from rules.mutation import Mode
-from webhook import logs
 from webhook.facts import Connect
 from webhook.handler import PATH
 from webhook.launch import launch

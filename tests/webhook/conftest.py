@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from cli import logs
 from tests.webhook.running import Running, running
-from webhook import logs
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import structlog
 
+from cli import logs
 from tests.webhook.reviews import creation, eviction_request, refused_creation, review
 from tests.webhook.running import Running, eventually
-from webhook import logs
 
 HOSTILE = (
     'a\nb\r\x1b[31mred\x1b[0m\x00\x85\u2028\u2029\u202e "quoted" user=root \x9b31m' + "ä" * 3000
