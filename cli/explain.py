@@ -1,12 +1,11 @@
 """``usher explain``: the rules reference."""
 
-import dataclasses
 import json
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import click
-from pydantic.alias_generators import to_camel
+from msgspec import to_builtins
 
 from cli.exits import InputError
 from cli.options import CONTEXT_SETTINGS, common_options
@@ -102,11 +101,7 @@ def _enforcement(entry: Entry) -> str:
 
 
 def _json(chosen: list[Entry]) -> Iterator[str]:
-    documents = [
-        {to_camel(name): value for name, value in dataclasses.asdict(entry).items()}
-        for entry in chosen
-    ]
-    yield json.dumps({"rules": documents}, indent=2)
+    yield json.dumps({"rules": to_builtins(chosen)}, indent=2)
 
 
 _PREFACE: Final = """# Rules

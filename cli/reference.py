@@ -13,15 +13,15 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, get_origin
+from typing import Any, Final
 
-from pydantic import BaseModel
+from msgspec import Struct
 
 from cli.checks import CHECKS
-from rules.api import Eviction, EvictionRequest, Pod
+from rules.api import ApiType, Eviction, EvictionRequest, Pod
 from rules.catalog import EVICTION, EVICTION_REQUEST, POD, POLICY, RULES
 from rules.constraints import Constraint
-from rules.declared import fields_of, model_in
+from rules.declared import fields_of
 from rules.field import Path
 from rules.mutate import MUTATIONS
 from rules.mutation import Mutation
@@ -31,7 +31,7 @@ from rules.rule import Rule
 _SECTION: Final = re.compile(
     r"^(Why|Source|Admitted|Refused|Before|After|Example):[ ]*", re.MULTILINE
 )
-_KINDS: Final[tuple[tuple[str, type[BaseModel], tuple[Rule[Any], ...]], ...]] = (
+_KINDS: Final[tuple[tuple[str, type[ApiType], tuple[Rule[Any], ...]], ...]] = (
     ("EvictionRequest", EvictionRequest, EVICTION_REQUEST),
     ("Eviction", Eviction, EVICTION),
     ("Pod and pod templates", Pod, POD),
@@ -46,8 +46,7 @@ _SLOTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True, rename="camel"):
     """One rule, mutation, or check of the command line, as the reference shows it."""
 
     name: str
@@ -156,15 +155,13 @@ def _declarations() -> tuple[_Declaration, ...]:
     )
 
 
-def _limits(model: type[BaseModel], root: Path) -> Iterator[tuple[Path, Constraint]]:
+def _limits(model: type[ApiType], root: Path) -> Iterator[tuple[Path, Constraint]]:
     for field in fields_of(model):
         path = root.child(field.name)
         for limit in (*field.decisive, *field.others):
             yield path, limit
-        annotation = model.model_fields[field.attribute].annotation
-        if (inner := model_in(annotation)) is not None:
-            is_list = get_origin(annotation) is tuple
-            yield from _limits(inner, Path(f"{path}[]") if is_list else path)
+        if field.model is not None:
+            yield from _limits(field.model, Path(f"{path}[]") if field.is_list else path)
 
 
 def _scope(

@@ -9,14 +9,15 @@ import zlib
 from functools import lru_cache
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-import orjson
+import msgspec
+from msgspec.structs import replace
 
 from controller.planning import conditions
 from controller.planning.request import is_done
 from controller.planning.requesters import wants_eviction
 from controller.planning.writes import request_reference
 from rules.api import EVICTOR, Eviction, EvictionRequest, EvictionStatus
-from rules.decode import decode_model
+from rules.decode import read
 from rules.states import FINAL_CONDITIONS, is_true
 
 ModelT = TypeVar("ModelT", Eviction, EvictionRequest)
@@ -27,7 +28,7 @@ _FAILURES: Final = (
     conditions.NO_FURTHER_RESPONDER.failed,
 )
 _CONDITION: Final = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
-_COMMON: Final = orjson.dumps(
+_COMMON: Final = msgspec.json.encode(
     [
         {"deletionTimestamp": "2026-", "finalizers": []},
         [{"reason": f.reason, "message": f.message} for f in _FAILURES],
@@ -88,9 +89,8 @@ class Packed(Generic[ModelT]):
 
     def __init__(self, model: ModelT, summary: Summary) -> None:
         """``model`` is what is left of the object."""
-        document = model.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         compressor = zlib.compressobj(wbits=-_WINDOW, zdict=_COMMON)
-        self._data = compressor.compress(orjson.dumps(document)) + compressor.flush()
+        self._data = compressor.compress(msgspec.json.encode(model)) + compressor.flush()
         self._model: type[ModelT] = type(model)
         self.summary = summary
 
@@ -103,7 +103,7 @@ class Packed(Generic[ModelT]):
     def unpack(self) -> ModelT:
         """The object, as far as anybody looks at it after its end."""
         text = zlib.decompressobj(-_WINDOW, zdict=_COMMON).decompress(self._data)
-        return decode_model(self._model, orjson.loads(text))
+        return read(self._model, text)
 
 
 def summary_of(kept: Eviction | EvictionRequest | Packed[Any]) -> Summary:
@@ -126,7 +126,7 @@ def pack_eviction(eviction: Eviction) -> Eviction | Packed[Eviction]:
         conditions=eviction.status.conditions,
         observed_generation=eviction.status.observed_generation,
     )
-    return Packed(eviction.model_copy(update={"status": kept}), summary)
+    return Packed(replace(eviction, status=kept), summary)
 
 
 def pack_request(request: EvictionRequest) -> EvictionRequest | Packed[EvictionRequest]:

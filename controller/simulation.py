@@ -4,13 +4,14 @@ Pure: the plans of :mod:`controller.planning.node_health`, one after another, wi
 eviction is taken to last until its node recovers, as it does where no kubelet answers.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Annotated, Final, NamedTuple
 
-from pydantic import Field
+from msgspec import Meta
 
 from controller.planning.budget import CAPACITY, Budget
 from controller.planning.node_health import (
@@ -23,37 +24,36 @@ from controller.planning.node_health import (
 )
 from controller.planning.node_pods import OwnRequest
 from controller.zones import DEFAULTS, Health, Limits, Node, Zone, ZoneStatus
-from rules.api import Shape, Time
+from rules.api import ApiType, Time
 
 HORIZON: Final = 3600.0
 """Seconds that are looked ahead, unless a timeline says otherwise."""
-_LIST: Final = Field(strict=False)
 
 
 class TimelineError(ValueError):
     """A timeline means nothing for these nodes; the text says where and what is wanted."""
 
 
-class TimelineEvent(Shape):
+class TimelineEvent(ApiType):
     """Nodes fail or recover: those that are named, or those of a zone, or a fraction of them."""
 
-    after_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    after_seconds: Annotated[float, Meta(ge=0, le=sys.float_info.max)] = 0.0
     state: str = ""
     """``ready``, ``not-ready`` or ``unreachable``."""
-    nodes: Annotated[tuple[str, ...], _LIST] = ()
+    nodes: tuple[str, ...] = ()
     zone: str | None = None
     """As the table of zones shows it; None: any."""
-    fraction: Annotated[float, Field(ge=0, le=1)] = 1.0
+    fraction: Annotated[float, Meta(ge=0, le=1)] = 1.0
     """How many of them, the first ones by name, rounded to whole nodes."""
 
 
-class Timeline(Shape):
+class Timeline(ApiType):
     """What happens to nodes."""
 
     start: Time | None = None
-    until_seconds: Annotated[float, Field(ge=0, le=366 * 24 * 3600)] = HORIZON
+    until_seconds: Annotated[float, Meta(ge=0, le=366 * 24 * 3600)] = HORIZON
     """How long to look on, from the start."""
-    events: Annotated[tuple[TimelineEvent, ...], _LIST] = ()
+    events: tuple[TimelineEvent, ...] = ()
 
 
 class Change(NamedTuple):

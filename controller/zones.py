@@ -9,11 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from pydantic import Field
-
-from rules.api import Condition, ConditionStatus, Shape, Time
+from rules.api import ApiType, Condition, ConditionStatus, Time
 from rules.states import condition_of
 
 EVICTION_RATE: Final = 0.1
@@ -35,7 +33,6 @@ EXCLUDED_LABEL: Final = "node.kubernetes.io/exclude-disruption"
 reach their own API server when nobody else does."""
 READY: Final = "Ready"
 NO_EXECUTE: Final = "NoExecute"
-_LIST: Final = Field(strict=False)
 
 
 class Health(StrEnum):
@@ -76,14 +73,14 @@ class Zone(NamedTuple):
         return "/".join(filter(None, self)) or "(no zone)"
 
 
-class NodeMeta(Shape):
+class NodeMeta(ApiType):
     """The fields of a node's metadata that count."""
 
     name: str = ""
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = {}
 
 
-class Taint(Shape):
+class Taint(ApiType):
     """Keeps pods away (``core/v1 Taint``)."""
 
     key: str = ""
@@ -92,19 +89,19 @@ class Taint(Shape):
     time_added: Time | None = None
 
 
-class NodeSpec(Shape):
+class NodeSpec(ApiType):
     """The fields of a node's spec that count."""
 
-    taints: Annotated[tuple[Taint, ...], _LIST] = ()
+    taints: tuple[Taint, ...] = ()
 
 
-class NodeStatus(Shape):
+class NodeStatus(ApiType):
     """The fields of a node's status that count."""
 
-    conditions: Annotated[tuple[Condition, ...], _LIST] = ()
+    conditions: tuple[Condition, ...] = ()
 
 
-class NodeObject(Shape):
+class NodeObject(ApiType):
     """A node, as the API serves it."""
 
     metadata: NodeMeta = NodeMeta()

@@ -29,7 +29,7 @@ _TIME: Final = re.compile(r"2026-07-01T\d\d:\d\d:\d\dZ")
 class _Plain(yaml.SafeLoader):
     """Safe YAML whose times stay texts, as they are in JSON."""
 
-    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's way
+    yaml_implicit_resolvers = {
         key: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
         for key, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }

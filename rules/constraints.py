@@ -215,7 +215,7 @@ class Unique(Constraint):
 
     rule = "unique-keys"
     key: str
-    """The item's attribute that is the key, in snake_case."""
+    """The field of an item that is its key; one word, so that it is spelt the same everywhere."""
 
     def check(self, path: Path, value: Any, old: Any, *, updating: bool) -> Iterator[FieldError]:
         for position in repeated([getattr(item, self.key) for item in value]):

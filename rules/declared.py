@@ -8,11 +8,11 @@ stands. Source: apimachinery ``pkg/api/validate/each.go`` and the generated walk
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Annotated, Any, get_args, get_origin
 
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
+from msgspec import structs
 
+from rules.api import ApiType
 from rules.constraints import Constraint, Unique
 from rules.field import FieldError, Path
 
@@ -35,20 +35,23 @@ class Field:
     others: tuple[Constraint, ...]
     key: str | None
     """The attribute by which list items are matched, None where the field is no keyed list."""
-    model: type[BaseModel] | None
+    is_list: bool
+    model: type[ApiType] | None
     """The model that the field holds, directly, optionally, or as list items."""
 
     @classmethod
-    def of(cls, attribute: str, info: FieldInfo) -> "Field":
-        """The plan for the field ``attribute`` that pydantic describes by ``info``."""
-        limits = [limit for limit in info.metadata if isinstance(limit, Constraint)]
+    def of(cls, info: structs.FieldInfo) -> "Field":
+        """The plan for the field that msgspec describes by ``info``."""
+        bare, *facts = get_args(info.type) if get_origin(info.type) is Annotated else (info.type,)
+        limits = [fact for fact in facts if isinstance(fact, Constraint)]
         return cls(
-            attribute=attribute,
-            name=info.alias or attribute,
+            attribute=info.name,
+            name=info.encode_name,
             decisive=tuple(limit for limit in limits if limit.decisive),
             others=tuple(limit for limit in limits if not limit.decisive),
             key=next((limit.key for limit in limits if isinstance(limit, Unique)), None),
-            model=model_in(info.annotation),
+            is_list=get_origin(bare) is tuple,
+            model=model_in(info.type),
         )
 
     def walk(self, path: Path, value: Any, old: Any, *, updating: bool) -> Iterator[Declared]:
@@ -63,7 +66,7 @@ class Field:
         for limit in self.others:
             for error in limit.check(path, value, old, updating=updating):
                 yield Declared(limit.rule, error)
-        if isinstance(value, BaseModel):
+        if isinstance(value, ApiType):
             yield from walk(path, value, old, updating=updating)
         elif self.key is not None:
             yield from self._walk_items(path, value, old or (), updating=updating)
@@ -85,13 +88,13 @@ class Field:
 
 
 @cache
-def fields_of(model: type[BaseModel]) -> tuple[Field, ...]:
+def fields_of(model: type[ApiType]) -> tuple[Field, ...]:
     """Every field of ``model`` in declaration order."""
-    return tuple(Field.of(name, info) for name, info in model.model_fields.items())
+    return tuple(map(Field.of, structs.fields(model)))
 
 
 @cache
-def _walkable(model: type[BaseModel]) -> tuple[Field, ...]:
+def _walkable(model: type[ApiType]) -> tuple[Field, ...]:
     """The fields under which a limit can be found at any depth."""
     return tuple(
         field
@@ -100,29 +103,22 @@ def _walkable(model: type[BaseModel]) -> tuple[Field, ...]:
     )
 
 
-def model_in(annotation: Any) -> type[BaseModel] | None:
+def model_in(annotation: Any) -> type[ApiType] | None:
     """The model that a field's annotation holds: directly, optionally, or as list items."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if isinstance(annotation, type) and issubclass(annotation, ApiType):
         return annotation
     inner = (model_in(argument) for argument in getattr(annotation, "__args__", ()))
     return next((model for model in inner if model is not None), None)
 
 
-def walk(
-    path: Path, new: BaseModel, old: BaseModel | None, *, updating: bool
-) -> Iterator[Declared]:
+def walk(path: Path, new: ApiType, old: ApiType | None, *, updating: bool) -> Iterator[Declared]:
     """Yield every declared limit that ``new`` breaks and ``old``, its stored twin, did not.
 
     ``path`` is where ``new`` stands; ``old`` is None on CREATE (``updating`` False) and for a list
     item that was not there before.
     """
-    values, twins = vars(new), vars(old) if old is not None else _NOTHING
     for field in _walkable(type(new)):
-        value, twin = values[field.attribute], twins.get(field.attribute)
-        if value is twin and old is not None:
-            continue
+        value = getattr(new, field.attribute)
+        twin = getattr(old, field.attribute) if old is not None else None
         if old is None or value != twin:
             yield from field.walk(path.child(field.name), value, twin, updating=updating)
-
-
-_NOTHING: Final[dict[str, Any]] = {}

@@ -1,19 +1,34 @@
 """From bytes to shapes. Nothing else parses JSON that came from outside.
 
-Strict where Python's ``json`` is not: duplicate keys, NaN and infinities, lone surrogates, invalid
-UTF-8, huge integers and deep nesting are errors. ``null`` means the same as an absent field.
+What machines send is read straight from its bytes (:func:`read`), as Go reads it: of a repeated key
+the last one counts, and ``null`` is an absent field. What people write is loaded first
+(:func:`load`), which finds repeated keys, and then converted (:func:`decode_model`). In both every
+type is strict: no text for a number, no fraction for an integer, no time that Go would not read.
 """
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 import jiter
-import orjson
-from pydantic import BaseModel, TypeAdapter, ValidationError
+import msgspec
+from msgspec import structs
 
-from rules.api import GROUP, VERSION, Eviction, EvictionRequest, EvictionResponder, Pod
+from rules.api import (
+    GROUP,
+    UNREAD_METADATA,
+    VERSION,
+    ApiType,
+    Eviction,
+    EvictionRequest,
+    EvictionResponder,
+    ObjectMeta,
+    Pod,
+)
 from rules.declared import model_in
 from rules.field import Path
 from rules.policies import (
@@ -23,13 +38,14 @@ from rules.policies import (
     ResponderPolicy,
 )
 from rules.request import Judged
+from rules.times import TIME_HELP, parse_time
 
 MAX_DEPTH: Final = 100
 """How deep JSON may nest; the deepest lawful document has about 10 levels, managedFields 20."""
 _MAX_INTEGER_BITS: Final = 64
 """An API server holds no larger integers."""
 
-ModelT = TypeVar("ModelT", bound=BaseModel)
+ModelT = TypeVar("ModelT")
 
 
 class DecodeError(ValueError):
@@ -44,40 +60,21 @@ class DecodeError(ValueError):
 def load(data: bytes) -> Any:
     """The value that the JSON text ``data`` (UTF-8, no BOM) holds, without its nulls.
 
-    Raises DecodeError for anything that an API server would not accept or could misread.
+    Raises DecodeError for anything that an API server would not accept or could misread: repeated
+    keys, NaN, infinities, lone surrogates, huge integers, deep nesting.
     """
-    value = _load_canonical(data)
-    if value is None:
-        try:
-            value = jiter.from_json(
-                data, allow_inf_nan=False, catch_duplicate_keys=True, cache_mode="keys"
-            )
-        except ValueError as error:
-            raise DecodeError(f"must be valid JSON: {error}") from None
-    elif b"null" not in data and data.count(b"{") + data.count(b"[") <= MAX_DEPTH:
-        return value  # too few brackets to be deep, no null, and no number out of range
+    try:
+        value = jiter.from_json(
+            data, allow_inf_nan=False, catch_duplicate_keys=True, cache_mode="keys"
+        )
+    except ValueError as error:
+        raise DecodeError(f"must be valid JSON: {error}") from None
     _sweep(value, 0)
     return value
 
 
-def _load_canonical(data: bytes) -> Any:
-    """The value of a text that reads and writes back to the same bytes; None for any other.
-
-    What API servers send is of that kind. It has no repeated keys and no number that was rounded,
-    which takes twice the time to find out by looking closely.
-    """
-    try:
-        value = orjson.loads(data)
-        return value if orjson.dumps(value) == data.rstrip(b"\n") else None
-    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
-        return None  # the closer look words the error
-
-
 def _sweep(value: Any, depth: int) -> None:
-    """Drop nulls from objects, in place; refuse what is too deep or out of range.
-
-    A good part of a small request's cost, hence the exact types and no work for texts.
-    """
+    """Drop nulls from objects, in place; refuse what is too deep or out of range."""
     if type(value) is dict:
         items: Iterable[Any] = value.values()
     elif type(value) is list:
@@ -106,10 +103,15 @@ def _check_number(value: Any) -> None:
 
 
 class Shape(NamedTuple):
-    """Which shape to judge in a document of some kind, and where it stands in it."""
+    """What to judge in a document of some kind, and where it stands in it."""
 
     model: type[Judged]
     root: Path = Path()
+
+    @property
+    def way(self) -> list[str]:
+        """The fields that lead to it."""
+        return self.root.split(".") if self.root else []
 
 
 def _template(*path: str) -> Shape:
@@ -137,26 +139,75 @@ SHAPES: Final[Mapping[tuple[str, str, str], Shape]] = MappingProxyType(
 of ``policy/v1``; a kind that is not here is none of ours."""
 
 
-def decode_object(shape: Shape, document: Mapping[str, Any]) -> Judged:
-    """The shape that stands in ``document``, as :func:`load` returned it.
+def read_object(shape: Shape, data: bytes | msgspec.Raw) -> Judged:
+    """What is to be judged in the JSON text ``data``, an object of that kind.
 
-    Raises DecodeError with the path of the first field that has a wrong type.
+    Raises DecodeError with the path of a field that has a wrong type.
     """
-    part: Any = document
-    for name in shape.root.split(".") if shape.root else ():
-        part = part.get(name, {}) if isinstance(part, dict) else part
-    return decode_model(shape.model, part, shape.root)
+    return _unwrapped(shape, read(_wrapped(shape), data))
+
+
+def decode_object(shape: Shape, document: Mapping[str, Any]) -> Judged:
+    """The same in ``document``, as :func:`load` returned it."""
+    return _unwrapped(shape, decode_model(_wrapped(shape), document))
+
+
+@cache
+def _wrapped(shape: Shape) -> type[Any]:
+    """The shape of a whole document of that kind, as far as it leads to what is judged."""
+    model: type[Any] = shape.model
+    for name in reversed(shape.way):
+        model = msgspec.defstruct("Wrapped", [(name, model, model())], frozen=True, gc=False)
+    return model
+
+
+def _unwrapped(shape: Shape, document: Any) -> Judged:
+    for name in shape.way:
+        document = getattr(document, name)
+    judged: Judged = document
+    return judged
+
+
+def read(model: type[ModelT], data: bytes | msgspec.Raw) -> ModelT:
+    """The ``model`` that the JSON text ``data`` (UTF-8) holds.
+
+    Raises DecodeError: for what is no JSON, and with the path of a field that has a wrong type.
+    """
+    decoder: msgspec.json.Decoder[ModelT] = _decoder(model)  # type: ignore[arg-type]
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError:
+        # Either a null, which stands for nothing, or a wrong type, which the closer look words.
+        return decode_model(model, load(bytes(data)))
+    except msgspec.DecodeError as error:
+        raise DecodeError(f"must be valid JSON: {error}") from None
+    except RecursionError:
+        raise DecodeError("must not nest so deeply") from None
+
+
+@cache
+def _decoder(model: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(model, dec_hook=_read_time)
+
+
+def _read_time(_: type[Any], value: object) -> datetime:
+    """The one type that msgspec does not read by itself is :data:`rules.api.Time`."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value
+    if not isinstance(value, str):
+        raise ValueError(TIME_HELP)  # noqa: TRY004 - msgspec adds the path to a ValueError only
+    return parse_time(value)
 
 
 def decode_model(model: type[ModelT], document: Any, root: Path = Path()) -> ModelT:
-    """``document`` as a ``model``; ``root`` is where it stands, for the error."""
+    """``document`` as a ``model``; ``root`` is where it stands, for the error.
+
+    Raises DecodeError with the path of a field that has a wrong type.
+    """
     try:
-        return model.model_validate(document)
-    except ValidationError as error:
-        raise _wrong_type(error, root) from None
-
-
-_RESPONDERS: Final = TypeAdapter(list[EvictionResponder])
+        return msgspec.convert(document, model, dec_hook=_read_time)
+    except msgspec.ValidationError as error:
+        raise _wrong_type(str(error), document, root) from None
 
 
 def decode_responders(text: str) -> tuple[EvictionResponder, ...]:
@@ -164,44 +215,60 @@ def decode_responders(text: str) -> tuple[EvictionResponder, ...]:
 
     Raises DecodeError if ``text`` is not a JSON list of responders.
     """
-    try:
-        return tuple(_RESPONDERS.validate_python(load(text.encode("utf-8", "surrogatepass"))))
-    except ValidationError as error:
-        raise _wrong_type(error, Path()) from None
+    return decode_model(tuple[EvictionResponder, ...], load(text.encode("utf-8", "surrogatepass")))
 
 
-_WANTED: Final = {
-    "string_type": "must be a string",
-    "int_type": "must be an integer",
-    "bool_type": "must be true or false",
-    "tuple_type": "must be a list",
-    "list_type": "must be a list",
-    "dict_type": "must be an object",
-    "model_type": "must be an object",
-    "greater_than_equal": "must fit the integer type of the field",
-    "less_than_equal": "must fit the integer type of the field",
+_WORDS: Final = {
+    "str": "must be a string",
+    "int": "must be an integer",
+    "bool": "must be true or false",
+    "float": "must be a number",
+    "array": "must be a list",
+    "object": "must be an object",
 }
+"""What msgspec expects → how we say it."""
+_INTEGER_RANGE: Final = "must fit the integer type of the field"
+_BOUNDS: Final = {"<=": "at most", ">=": "at least"}
+_expected = re.compile(r"Expected `(\w+)(?: \| null)?`(?: ([<>]=) (\S+))?").match
+_place = re.compile(r" - at `\$(.*)`$").search
+_steps = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]").findall
 
 
-def _wrong_type(error: ValidationError, root: Path) -> DecodeError:
-    first = error.errors(include_url=False, include_input=False)[0]
-    path = root
-    for step in first["loc"]:
+def _wrong_type(message: str, document: Any, root: Path) -> DecodeError:
+    place, expected = _place(message), _expected(message)
+    path, value = root, document
+    for name, position in _steps(place[1]) if place else ():
+        step: str | int = int(position) if position else name or _wrong_key(value)
         path = path.at(step) if isinstance(step, int) else path.child(step)
-    return DecodeError(_WANTED.get(first["type"], first["msg"]), path)
+        value = value[step]
+    if expected is None:
+        return DecodeError(message[: place.start()] if place else message, path)
+    type_, comparison, bound = expected.groups()
+    if comparison is None:
+        return DecodeError(_WORDS[type_], path)
+    if type_ == "int":
+        return DecodeError(_INTEGER_RANGE, path)
+    return DecodeError(f"must be {_BOUNDS[comparison]} {bound}", path)
 
 
-def unknown_fields(model: type[BaseModel], document: Any, root: Path = Path()) -> Iterator[Path]:
+def _wrong_key(texts: Mapping[str, Any]) -> str:
+    """The key of which msgspec says only that one is wrong; all maps are of texts."""
+    return next(key for key, value in texts.items() if not isinstance(value, str))
+
+
+def unknown_fields(model: type[ApiType], document: Any, root: Path = Path()) -> Iterator[Path]:
     """Fields of ``document`` that ``model`` does not have, at any depth, in document order."""
     if not isinstance(document, dict):
         return
-    known = {info.alias or name: info for name, info in model.model_fields.items()}
+    known = {field.encode_name: field for field in structs.fields(model)}
+    unread = UNREAD_METADATA if model is ObjectMeta else ()
     for name, value in document.items():
         path = root.child(name)
         if name not in known:
-            yield path
+            if name not in unread:
+                yield path
             continue
-        inner = model_in(known[name].annotation)
+        inner = model_in(known[name].type)
         if inner is not None and isinstance(value, list):
             for position, item in enumerate(value):
                 yield from unknown_fields(inner, item, path.at(position))

@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from pydantic import BaseModel
+import msgspec
 
 from rules.times import format_time
 
@@ -129,6 +129,6 @@ def show(value: object) -> str:
 def _plain(value: object) -> Any:
     if isinstance(value, datetime):
         return format_time(value)
-    if isinstance(value, BaseModel):
-        return value.model_dump(by_alias=True, exclude_unset=True)
+    if isinstance(value, msgspec.Struct):
+        return msgspec.to_builtins(value)
     return str(value)

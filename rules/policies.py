@@ -11,16 +11,12 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Final, TypeAlias
 
-from pydantic import Field
-
-from rules.api import Int32, ObjectMeta, ObservedGeneration, PodResponders, Shape
+from rules.api import ApiType, Int32, ObjectMeta, ObservedGeneration, PodResponders
 from rules.constraints import Minimum, OneOf, Required
 
 POLICY_GROUP: Final = "usher.dev"
 POLICY_VERSION: Final = "v1alpha1"
 POLICY_API_VERSION: Final = f"{POLICY_GROUP}/{POLICY_VERSION}"
-
-_LIST: Final = Field(strict=False)
 
 
 class Operator(StrEnum):
@@ -36,22 +32,22 @@ COMPARING: Final = (Operator.IN, Operator.NOT_IN)
 """The operators that need values; the others may not have any."""
 
 
-class LabelRequirement(Shape):
+class LabelRequirement(ApiType):
     """One condition on one label (``LabelSelectorRequirement``)."""
 
     key: Annotated[str, Required()] = ""
     operator: Annotated[str, Required(), OneOf(tuple(Operator))] = ""
-    values: Annotated[tuple[str, ...], _LIST] = ()
+    values: tuple[str, ...] = ()
 
 
-class LabelSelector(Shape):
+class LabelSelector(ApiType):
     """Conditions that must all hold (``metav1.LabelSelector``); without any, everything fits."""
 
-    match_labels: dict[str, str] = Field(default_factory=dict)
-    match_expressions: Annotated[tuple[LabelRequirement, ...], _LIST] = ()
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[LabelRequirement, ...] = ()
 
 
-class ResponderPolicySpec(Shape):
+class ResponderPolicySpec(ApiType):
     """Which pods get which responders."""
 
     pod_selector: Annotated[LabelSelector | None, Required()] = None
@@ -64,14 +60,14 @@ class ClusterResponderPolicySpec(ResponderPolicySpec):
     namespace_selector: LabelSelector | None = None
 
 
-class PolicyStatus(Shape):
+class PolicyStatus(ApiType):
     """What has become of a policy; written by the controller."""
 
     observed_generation: ObservedGeneration = None
     matched_pods: Annotated[Int32 | None, Minimum(0)] = None
 
 
-class ResponderPolicy(Shape):
+class ResponderPolicy(ApiType):
     """Registers responders for pods of its own namespace."""
 
     api_version: str = ""
@@ -81,7 +77,7 @@ class ResponderPolicy(Shape):
     status: PolicyStatus = PolicyStatus()
 
 
-class ClusterResponderPolicy(Shape):
+class ClusterResponderPolicy(ApiType):
     """Registers responders for pods of many namespaces."""
 
     api_version: str = ""

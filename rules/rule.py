@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from rules.api import EvictionStatus, Shape
+from rules.api import ApiType, EvictionStatus
 from rules.callers import Caller
 from rules.facts import NO_FACTS, Facts, Question
 from rules.field import FieldError, Path
@@ -63,10 +63,11 @@ class Context(NamedTuple):
     changeable_reports: Sequence[Report] = ()
     """Those whose content is to be judged: the ones that may change at all."""
 
-    def of_status(self, new: Shape, old: Shape) -> "Context":
+    def of_status(self, new: ApiType, old: ApiType) -> "Context":
         """The same, with a status write read once for all rules."""
-        values, stored = vars(new), vars(old)
-        changed = {name for name, value in values.items() if value != stored[name]}
+        changed = {
+            name for name in new.__struct_fields__ if getattr(new, name) != getattr(old, name)
+        }
         if not isinstance(new, EvictionStatus) or not isinstance(old, EvictionStatus):
             return self._replace(changed=changed)
         reports = read_reports(new, old)

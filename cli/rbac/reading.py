@@ -4,6 +4,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from msgspec.structs import replace
+
 from cli import checks
 from cli.documents import Unreadable
 from cli.findings import DocumentReport, FileReport, Finding
@@ -116,7 +118,7 @@ def _placed(item: RbacObject, namespace: str) -> RbacObject:
     """``item`` where kubectl would create it."""
     meta = item.metadata
     namespace = (meta.namespace or namespace) if isinstance(item, NAMESPACED) else ""
-    return item.model_copy(update={"metadata": meta.model_copy(update={"namespace": namespace})})
+    return replace(item, metadata=replace(meta, namespace=namespace))
 
 
 def _misnamed(manifest: Manifest) -> Finding:

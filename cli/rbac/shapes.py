@@ -3,20 +3,19 @@
 Source: ``k8s.io/api/rbac/v1/types.go`` and ``metav1.LabelSelector`` of Kubernetes 1.37.2.
 """
 
-from typing import Annotated, Final, TypeAlias
+from typing import Final, TypeAlias
 
-from pydantic import Field
+from msgspec import field
 
-from rules.api import ObjectMeta, Shape
+from rules.api import ApiType, ObjectMeta
 
 GROUP: Final = "rbac.authorization.k8s.io"
 VERSION: Final = "v1"
 
-_LIST: Final = Field(strict=False)
-Texts: TypeAlias = Annotated[tuple[str, ...], _LIST]
+Texts: TypeAlias = tuple[str, ...]
 
 
-class PolicyRule(Shape):
+class PolicyRule(ApiType):
     """What is granted: every verb on every resource of every group that it lists."""
 
     verbs: Texts = ()
@@ -24,13 +23,13 @@ class PolicyRule(Shape):
     resources: Texts = ()
     resource_names: Texts = ()
     """Empty: every name, and requests that have none."""
-    non_resource_urls: Annotated[Texts, Field(alias="nonResourceURLs")] = ()
+    non_resource_urls: Texts = field(name="nonResourceURLs", default=())
 
 
-Rules: TypeAlias = Annotated[tuple[PolicyRule, ...], _LIST]
+Rules: TypeAlias = tuple[PolicyRule, ...]
 
 
-class Subject(Shape):
+class Subject(ApiType):
     """To whom something is granted."""
 
     kind: str = ""
@@ -40,7 +39,7 @@ class Subject(Shape):
     """Of a ServiceAccount; "" for that of the binding."""
 
 
-class RoleRef(Shape):
+class RoleRef(ApiType):
     """What is granted, by name."""
 
     api_group: str = ""
@@ -48,7 +47,7 @@ class RoleRef(Shape):
     name: str = ""
 
 
-class Requirement(Shape):
+class Requirement(ApiType):
     """One condition of a selector."""
 
     key: str = ""
@@ -56,27 +55,27 @@ class Requirement(Shape):
     values: Texts = ()
 
 
-class LabelSelector(Shape):
+class LabelSelector(ApiType):
     """Selects what meets all of its conditions; everything if it has none."""
 
-    match_labels: dict[str, str] = Field(default_factory=dict)
-    match_expressions: Annotated[tuple[Requirement, ...], _LIST] = ()
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[Requirement, ...] = ()
 
 
-class AggregationRule(Shape):
+class AggregationRule(ApiType):
     """Makes a ClusterRole the sum of others."""
 
-    cluster_role_selectors: Annotated[tuple[LabelSelector, ...], _LIST] = ()
+    cluster_role_selectors: tuple[LabelSelector, ...] = ()
 
 
-class Role(Shape):
+class Role(ApiType):
     """Rules for the namespace of the Role."""
 
     metadata: ObjectMeta = ObjectMeta()
     rules: Rules = ()
 
 
-class ClusterRole(Shape):
+class ClusterRole(ApiType):
     """Rules for wherever it is bound."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -84,19 +83,19 @@ class ClusterRole(Shape):
     aggregation_rule: AggregationRule | None = None
 
 
-class RoleBinding(Shape):
+class RoleBinding(ApiType):
     """Grants a Role, or a ClusterRole, in the namespace of the binding."""
 
     metadata: ObjectMeta = ObjectMeta()
-    subjects: Annotated[tuple[Subject, ...], _LIST] = ()
+    subjects: tuple[Subject, ...] = ()
     role_ref: RoleRef = RoleRef()
 
 
-class ClusterRoleBinding(Shape):
+class ClusterRoleBinding(ApiType):
     """Grants a ClusterRole in every namespace."""
 
     metadata: ObjectMeta = ObjectMeta()
-    subjects: Annotated[tuple[Subject, ...], _LIST] = ()
+    subjects: tuple[Subject, ...] = ()
     role_ref: RoleRef = RoleRef()
 
 

@@ -5,14 +5,12 @@ without writing anything.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, Final, NamedTuple
-
-from pydantic import Field
+from typing import Any, Final, NamedTuple
 
 from cluster.key import Key
 from controller.planning.node_pods import GRACE, NodePod, PodMeta, PodObject, PodStatus
 from controller.zones import Node
-from rules.api import Condition, Int64, Shape
+from rules.api import ApiType, Condition, Int64
 from rules.policies import LabelSelector, selects
 
 ALWAYS_ALLOW: Final = "AlwaysAllow"
@@ -21,7 +19,7 @@ _MOST_DISRUPTED: Final = 2000
 _UNGUARDED_PHASES: Final = frozenset({"Pending", "Succeeded", "Failed"})
 
 
-class BudgetMeta(Shape):
+class BudgetMeta(ApiType):
     """The fields of a budget's metadata that count."""
 
     name: str = ""
@@ -29,24 +27,24 @@ class BudgetMeta(Shape):
     generation: Int64 = 0
 
 
-class BudgetSpec(Shape):
+class BudgetSpec(ApiType):
     """The fields of a budget's spec that count."""
 
     selector: LabelSelector | None = None
     unhealthy_pod_eviction_policy: str = ""
 
 
-class BudgetStatus(Shape):
+class BudgetStatus(ApiType):
     """What the disruption controller has counted."""
 
     observed_generation: Int64 = 0
     disruptions_allowed: Int64 = 0
     current_healthy: Int64 = 0
     desired_healthy: Int64 = 0
-    disrupted_pods: dict[str, Any] = Field(default_factory=dict)
+    disrupted_pods: dict[str, Any] = {}
 
 
-class DisruptionBudget(Shape):
+class DisruptionBudget(ApiType):
     """A ``policy/v1 PodDisruptionBudget``, as the API serves it."""
 
     metadata: BudgetMeta = BudgetMeta()
@@ -57,13 +55,13 @@ class DisruptionBudget(Shape):
 class GuardedMeta(PodMeta):
     """The fields of a pod's metadata that count."""
 
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = {}
 
 
 class GuardedStatus(PodStatus):
     """The fields of a pod's status that count."""
 
-    conditions: Annotated[tuple[Condition, ...], Field(strict=False)] = ()
+    conditions: tuple[Condition, ...] = ()
 
 
 class GuardedObject(PodObject):

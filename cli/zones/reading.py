@@ -7,6 +7,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import structs
+
 from cli.documents import Document, read_documents
 from cli.exits import InputError
 from cli.manifests import Manifest, read_manifests
@@ -36,9 +38,7 @@ DEFAULT_TOLERATION: Final = timedelta(seconds=300)
 DefaultTolerationSeconds)."""
 _DUMP_HELP: Final = "make one with 'kubectl get nodes,pods -A -o json'"
 _TIMELINE_WORDS: Final = [
-    info.alias or name
-    for model in (Timeline, TimelineEvent)
-    for name, info in model.model_fields.items()
+    field.encode_name for model in (Timeline, TimelineEvent) for field in structs.fields(model)
 ]
 
 

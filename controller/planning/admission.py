@@ -8,13 +8,15 @@ from collections.abc import Callable, Hashable, Iterable
 from datetime import datetime
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from controller.planning.snapshot import Snapshot
 from controller.planning.writes import EVICTIONS, Write
-from rules.api import Eviction, EvictionRequest, EvictionStatus, ResponderStatus, Shape
+from rules.api import ApiType, Eviction, EvictionRequest, EvictionStatus, ResponderStatus
 from rules.decode import decode_model
 from rules.request import STATUS, Operation, Request
 
-ItemT = TypeVar("ItemT", bound=Shape)
+ItemT = TypeVar("ItemT", bound=ApiType)
 
 
 def as_request(write: Write, snapshot: Snapshot, now: datetime) -> Request:
@@ -47,7 +49,7 @@ def _applied(
     """``stored`` after ``written`` has been applied to it."""
     if subresource != STATUS:
         changed = {"metadata": _metadata(written, stored), "spec": written.spec}
-        return stored.model_copy(update=changed)
+        return replace(stored, **changed)
     conditions = _merged(
         stored.status.conditions, written.status.conditions, lambda condition: condition.type
     )
@@ -57,19 +59,18 @@ def _applied(
     }
     if isinstance(written, Eviction) and isinstance(stored, Eviction):
         changes |= _responders(written.status, stored.status)
-    return stored.model_copy(update={"status": stored.status.model_copy(update=changes)})
+    return replace(stored, status=replace(stored.status, **changes))
 
 
 def _metadata(written: Eviction | EvictionRequest, stored: Eviction | EvictionRequest) -> object:
-    return stored.metadata.model_copy(
-        update={
-            "labels": stored.metadata.labels | written.metadata.labels,
-            "owner_references": _merged(
-                stored.metadata.owner_references,
-                written.metadata.owner_references,
-                lambda owner: owner.uid,
-            ),
-        }
+    return replace(
+        stored.metadata,
+        labels=stored.metadata.labels | written.metadata.labels,
+        owner_references=_merged(
+            stored.metadata.owner_references,
+            written.metadata.owner_references,
+            lambda owner: owner.uid,
+        ),
     )
 
 
@@ -87,7 +88,7 @@ def _responders(written: EvictionStatus, stored: EvictionStatus) -> dict[str, ob
 def _started(stored: ResponderStatus | None, written: ResponderStatus) -> ResponderStatus:
     if stored is None or stored.start_time == written.start_time:
         return stored or written
-    return stored.model_copy(update={"start_time": written.start_time})
+    return replace(stored, start_time=written.start_time)
 
 
 def _merged(

@@ -6,16 +6,17 @@ are stopped: what was not allowed is never made up for. See ADR 60.
 """
 
 import math
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Annotated, Final, NamedTuple
 
-from pydantic import Field
+from msgspec import Meta, to_builtins
 
 from controller.planning.outage import Outage
 from controller.zones import Zone
-from rules.api import Shape, Time
+from rules.api import ApiType, Time
 from rules.times import format_time
 
 CAPACITY: Final = 1.0
@@ -110,24 +111,24 @@ class Budget:
         return replace(self, turns=left)
 
 
-class StoredBudget(Shape):
+class StoredBudget(ApiType):
     """A budget as it is stored; what it leaves out concerns the order, not the rate."""
 
+    time: Time
     region: str = ""
     zone: str = ""
-    time: Time
-    tokens: Annotated[float, Field(ge=0, le=CAPACITY)] = 0.0
-    rate: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    tokens: Annotated[float, Meta(ge=0, le=CAPACITY)] = 0.0
+    rate: Annotated[float, Meta(ge=0, le=sys.float_info.max)] = 0.0
 
 
-class StoredBudgets(Shape):
+class StoredBudgets(ApiType):
     """What the next leader starts with.
 
     To be stored when a zone, a rate, or a turn is new, *before* what the turn pays for is written:
     the next leader takes it that the rate has been in force ever since.
     """
 
-    zones: Annotated[tuple[StoredBudget, ...], Field(strict=False)] = ()
+    zones: tuple[StoredBudget, ...] = ()
     outage: Outage | None = None
     """The last total outage; to be stored when it begins and when it ends."""
 
@@ -162,12 +163,7 @@ def restored(state: StoredBudgets) -> dict[Zone, Budget]:
 
 def as_document(state: StoredBudgets) -> dict[str, object]:
     """``state`` as JSON values."""
-    document: dict[str, object] = {
-        "zones": [
-            {**item.model_dump(by_alias=True), "time": format_time(item.time)}
-            for item in state.zones
-        ]
-    }
+    document: dict[str, object] = {"zones": [to_builtins(zone) for zone in state.zones]}
     if (outage := state.outage) is not None:
         seen = format_time(_rounded_up(outage.seen))
         document["outage"] = {"seen": seen, "isOver": outage.is_over}

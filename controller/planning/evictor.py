@@ -11,6 +11,8 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from cluster.key import Key
 from controller.planning.claims import PodIsGone
 from controller.planning.relevance import has_ended
@@ -233,7 +235,7 @@ def _report(stored: ResponderStatus, now: datetime, **changes: Any) -> Responder
     heard = stored.heartbeat_time
     if heard is None or present - heard >= HEARTBEAT_SPACING:
         changes["heartbeat_time"] = present
-    return stored.model_copy(update=changes)
+    return replace(stored, **changes)
 
 
 # --- the report, as it is sent and as it is judged ----------------------------------------------
@@ -265,11 +267,11 @@ def report_request(
     if stored is None:
         return None
     responders = tuple(report if r.name == report.name else r for r in stored.status.responders)
-    status = stored.status.model_copy(update={"responders": responders})
+    status = replace(stored.status, responders=responders)
     return Request(
         operation=Operation.UPDATE,
         subresource=STATUS,
-        object=stored.model_copy(update={"status": status}),
+        object=replace(stored, status=status),
         old_object=stored,
         name=key.name,
         namespace=key.namespace,

@@ -10,6 +10,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from cluster.key import Key
 from controller.planning.snapshot import Snapshot
 from controller.planning.target import Target
@@ -56,7 +58,7 @@ def complete_creation(write: Write, snapshot: Snapshot, now: datetime) -> Write:
     It saves that second write. ``snapshot`` is the one that ``write`` was planned from.
     """
     created = decode_model(Eviction, write.apply)
-    seen = snapshot.model_copy(update={"evictions": (*snapshot.evictions, created)})
+    seen = replace(snapshot, evictions=(*snapshot.evictions, created))
     return next(iter(plan_metadata(write.key, seen, now).writes), write)
 
 

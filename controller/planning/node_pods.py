@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from operator import attrgetter
-from typing import Annotated, Any, Final, NamedTuple
-
-from pydantic import Field
+from typing import Any, Final, NamedTuple
 
 from cluster.key import Key
 from controller.planning.request import is_done
@@ -19,18 +17,17 @@ from controller.zones import HEALTH_TAINTS, NO_EXECUTE, Health, Node
 from rules.api import (
     MIRROR_ANNOTATION,
     RESPONDERS_ANNOTATION,
+    ApiType,
     ConditionType,
     EvictionRequest,
     Int64,
     Intent,
     OwnerReference,
-    Shape,
     Time,
 )
 from rules.mutation import Mode
 from rules.states import is_true
 
-_LIST: Final = Field(strict=False)
 _EXISTS: Final = "Exists"
 _EQUAL: Final = frozenset({"", "Equal"})
 _COMPARISONS: Final = frozenset({"Gt", "Lt"})
@@ -42,7 +39,7 @@ _LONGEST: Final = 100 * 365 * 24 * 3600
 """Seconds; whoever tolerates longer tolerates for ever, and a timedelta would not hold it."""
 
 
-class Toleration(Shape):
+class Toleration(ApiType):
     """What a pod puts up with (``core/v1 Toleration``)."""
 
     key: str = ""
@@ -72,33 +69,33 @@ class Tolerance(NamedTuple):
         return bool(self.key) and self.operator in _EQUAL and value == self.value
 
 
-class PodMeta(Shape):
+class PodMeta(ApiType):
     """The fields of a pod's metadata that count."""
 
     name: str = ""
     namespace: str = ""
     uid: str = ""
     deletion_timestamp: Time | None = None
-    annotations: dict[str, str] = Field(default_factory=dict)
-    owner_references: Annotated[tuple[OwnerReference, ...], _LIST] = ()
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
 
 
-class PodSpec(Shape):
+class PodSpec(ApiType):
     """The fields of a pod's spec that count."""
 
     node_name: str = ""
-    tolerations: Annotated[tuple[Toleration, ...], _LIST] = ()
+    tolerations: tuple[Toleration, ...] = ()
     scheduling_group: Any = None
     eviction_responders: Any = None
 
 
-class PodStatus(Shape):
+class PodStatus(ApiType):
     """The fields of a pod's status that count."""
 
     phase: str = ""
 
 
-class PodObject(Shape):
+class PodObject(ApiType):
     """A pod, as the API serves it."""
 
     metadata: PodMeta = PodMeta()

@@ -7,10 +7,10 @@ back one after another are not to lose their pods while they do. See ADR 62.
 
 from datetime import datetime
 
-from rules.api import Shape, Time
+from rules.api import ApiType, Time
 
 
-class Outage(Shape):
+class Outage(ApiType):
     """The last one that is known, in the form in which it is stored for the next leader, too."""
 
     seen: Time

@@ -10,6 +10,8 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from rules.api import ResponderState, ResponderStatus, TargetResponder
 from rules.states import HEARTBEAT_DEADLINE, PROCESSED, heard_from
 
@@ -151,5 +153,5 @@ def _moved(
     responder = responders[position]
     if responder.state == state:
         return responders
-    moved = responder.model_copy(update={"state": state})
+    moved = replace(responder, state=state)
     return (*responders[:position], moved, *responders[position + 1 :])

@@ -6,25 +6,21 @@ decides about its eviction. Source: ``k8s.io/api/core/v1/types.go``.
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated, Final, TypeVar
-
-from pydantic import Field
+from typing import Any, TypeVar
 
 from cluster.key import Key
 from rules.api import (
+    ApiType,
     Eviction,
     EvictionRequest,
     EvictionResponder,
     ObjectMeta,
     PodReference,
-    Shape,
     Time,
 )
 
-_LIST: Final = Field(strict=False)
 
-
-class PodMeta(Shape):
+class PodMeta(ApiType):
     """The fields of a pod's metadata that count."""
 
     name: str = ""
@@ -32,64 +28,64 @@ class PodMeta(Shape):
     uid: str = ""
     deletion_timestamp: Time | None = None
     """When the pod's grace ends; set as soon as somebody has deleted it."""
-    annotations: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = {}
 
 
-class InitContainer(Shape):
+class InitContainer(ApiType):
     """An init container; a restartable one (``Always``) runs as long as the pod does."""
 
     name: str = ""
     restart_policy: str = ""
 
 
-class PodSpec(Shape):
+class PodSpec(ApiType):
     """The fields of a pod's spec that count."""
 
-    eviction_responders: Annotated[tuple[EvictionResponder, ...], _LIST] = ()
-    scheduling_group: object = None
+    eviction_responders: tuple[EvictionResponder, ...] = ()
+    scheduling_group: Any = None
     """Anything but None: the pod belongs to a PodGroup."""
-    init_containers: Annotated[tuple[InitContainer, ...], _LIST] = ()
+    init_containers: tuple[InitContainer, ...] = ()
 
 
-class Terminated(Shape):
+class Terminated(ApiType):
     """How a container ended."""
 
     finished_at: Time | None = None
 
 
-class ContainerState(Shape):
+class ContainerState(ApiType):
     """Where a container stands."""
 
     terminated: Terminated | None = None
 
 
-class ContainerStatus(Shape):
+class ContainerStatus(ApiType):
     """What is known of a container."""
 
     name: str = ""
     state: ContainerState = ContainerState()
 
 
-class PodStatus(Shape):
+class PodStatus(ApiType):
     """The fields of a pod's status that count."""
 
     phase: str = ""
-    container_statuses: Annotated[tuple[ContainerStatus, ...], _LIST] = ()
-    init_container_statuses: Annotated[tuple[ContainerStatus, ...], _LIST] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
 
 
-class Pod(Shape):
+class Pod(ApiType):
     """A pod, as far as its eviction is concerned."""
 
-    metadata: PodMeta = Field(default_factory=PodMeta)
-    spec: PodSpec = Field(default_factory=PodSpec)
-    status: PodStatus = Field(default_factory=PodStatus)
+    metadata: PodMeta = PodMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
 
 
 KnownT = TypeVar("KnownT", Pod, Eviction, EvictionRequest)
 
 
-class Snapshot(Shape):
+class Snapshot(ApiType):
     """Everything that a plan may depend on, besides the instant.
 
     For one key that is: the object itself, the pods that have the name or the UID of its target,
@@ -97,10 +93,10 @@ class Snapshot(Shape):
     that is named after that pod. More does no harm; the lists are searched from front to back.
     """
 
-    pods: Annotated[tuple[Pod, ...], _LIST] = ()
-    evictions: Annotated[tuple[Eviction, ...], _LIST] = ()
-    eviction_requests: Annotated[tuple[EvictionRequest, ...], _LIST] = ()
-    terminal_times: dict[str, Time] = Field(default_factory=dict)
+    pods: tuple[Pod, ...] = ()
+    evictions: tuple[Eviction, ...] = ()
+    eviction_requests: tuple[EvictionRequest, ...] = ()
+    terminal_times: dict[str, Time] = {}
     """Eviction UID → what :attr:`controller.planning.writes.Plan.terminal_time` said last."""
 
     def pod(self, namespace: str, name: str) -> Pod | None:

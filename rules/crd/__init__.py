@@ -19,9 +19,9 @@ Source of the format: ``k8s.io/apiextensions-apiserver``, 0.30 (the oldest suppo
 from collections.abc import Sequence
 from typing import Final
 
-from pydantic import BaseModel
+from msgspec import structs
 
-from rules.api import API_VERSION, GROUP, Eviction, EvictionRequest
+from rules.api import API_VERSION, GROUP, ApiType, Eviction, EvictionRequest
 from rules.crd.annotations import Schema, unwrap
 from rules.crd.cel import must_be_set, ruled
 from rules.crd.columns import EVICTION_COLUMNS, POLICY_COLUMNS, REQUEST_COLUMNS
@@ -57,7 +57,7 @@ def policy_definitions() -> list[Schema]:
 
 
 def _definition(
-    model: type[BaseModel],
+    model: type[ApiType],
     plural: str,
     columns: Sequence[Schema],
     api_version: str,
@@ -90,7 +90,7 @@ def _definition(
     }
 
 
-def _root(model: type[BaseModel]) -> Schema:
+def _root(model: type[ApiType]) -> Schema:
     schema = {
         "type": "object",
         "description": DESCRIPTIONS[model][""],
@@ -106,7 +106,7 @@ def _root(model: type[BaseModel]) -> Schema:
     return ruled(schema, [must_be_set("spec")])
 
 
-def _type_of(model: type[BaseModel], attribute: str) -> type[BaseModel]:
-    annotation: type[BaseModel]
-    annotation, _ = unwrap(model.model_fields[attribute])
+def _type_of(model: type[ApiType], attribute: str) -> type[ApiType]:
+    annotation: type[ApiType]
+    annotation, _ = unwrap(next(info for info in structs.fields(model) if info.name == attribute))
     return annotation

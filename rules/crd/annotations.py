@@ -3,7 +3,7 @@
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
-from pydantic.fields import FieldInfo
+from msgspec.structs import FieldInfo
 
 Schema: TypeAlias = dict[str, Any]
 """Part of an OpenAPI v3 schema."""
@@ -11,14 +11,13 @@ Schema: TypeAlias = dict[str, Any]
 
 def unwrap(info: FieldInfo) -> tuple[Any, tuple[Any, ...]]:
     """The bare type of a field, and everything that its annotation says about it."""
-    annotation: Any = info.annotation
-    facts: list[Any] = list(info.metadata)
+    annotation: Any = info.type
+    facts: list[Any] = []
     while True:
         origin = get_origin(annotation)
         if origin is Annotated:
             annotation, *more = get_args(annotation)
-            for fact in more:
-                facts += fact.metadata if isinstance(fact, FieldInfo) else [fact]
+            facts += more
         elif origin in (Union, UnionType):
             (annotation,) = (inner for inner in get_args(annotation) if inner is not NoneType)
         else:

@@ -5,20 +5,21 @@ They may read no optional field without ``has`` and must hold for every stored o
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Final
 
-from pydantic import BaseModel
+from msgspec import structs
 
 from rules.api import (
     EVICTOR,
     EVICTOR_PRIORITY,
     MAX_TARGET_RESPONDERS,
+    ApiType,
     ConditionStatus,
     EvictionStatus,
     ResponderState,
     ResponderStatus,
     TargetResponder,
+    Time,
 )
 from rules.constraints import (
     RESERVED_PRIORITY_END,
@@ -49,9 +50,9 @@ def _same(new: str, old: str, name: str, *, time: bool = False) -> str:
 
 def _same_report(new: str, old: str) -> str:
     """Whether a responder's entry is unchanged."""
-    fields = {info.alias or name: info for name, info in ResponderStatus.model_fields.items()}
+    fields = {info.encode_name: info for info in structs.fields(ResponderStatus)}
     return " && ".join(
-        _same(new, old, name, time=unwrap(info)[0] is datetime) for name, info in fields.items()
+        _same(new, old, name, time=unwrap(info)[0] is Time) for name, info in fields.items()
     )
 
 
@@ -248,7 +249,7 @@ _SINGLE_ACTIVE: Final = CelRule(
     message="may not have more than one 'Active' entry",
 )
 
-BEHAVIOURS: Final[Mapping[type[BaseModel], Sequence[CelRule]]] = {
+BEHAVIOURS: Final[Mapping[type[ApiType], Sequence[CelRule]]] = {
     EvictionStatus: (_FINAL_CONDITIONS, *_FIXED_LISTS, *_STATE_MACHINE, _ACTIVE_REPORTS),
     TargetResponder: (_PRIORITY_BAND,),
     ResponderStatus: (
@@ -258,6 +259,6 @@ BEHAVIOURS: Final[Mapping[type[BaseModel], Sequence[CelRule]]] = {
         _after_start("completion-times", "completionTime"),
     ),
 }
-LIST_BEHAVIOURS: Final[Mapping[tuple[type[BaseModel], str], Sequence[CelRule]]] = {
+LIST_BEHAVIOURS: Final[Mapping[tuple[type[ApiType], str], Sequence[CelRule]]] = {
     (EvictionStatus, "targetResponders"): (_SINGLE_ACTIVE,),
 }

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
-from pydantic.fields import FieldInfo
+from msgspec.structs import FieldInfo
 
+from rules.api import Time
 from rules.constraints import (
     RESERVED_DOMAINS,
     RESERVED_PRIORITY_END,
@@ -97,7 +97,7 @@ def rules_of_field(limit: Constraint) -> Sequence[CelRule]:
 def rules_of_parent(name: str, info: FieldInfo) -> Sequence[CelRule]:
     """What the limits of a field mean as rules at the node above, which sees it vanish."""
     annotation, limits = unwrap(info)
-    new, old = values_of(name, time=annotation is datetime)
+    new, old = values_of(name, time=annotation is Time)
     rules = []
     for limit in limits:
         match limit:

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Final
 
-from pydantic import BaseModel
-
 from rules.api import (
     EVICTOR,
     EVICTOR_PRIORITY,
@@ -15,6 +13,7 @@ from rules.api import (
     MAX_POD_RESPONDERS,
     MAX_PRIORITY,
     VERSION,
+    ApiType,
     Condition,
     Eviction,
     EvictionRequest,
@@ -66,7 +65,7 @@ _POLICY_SPEC: Final = {
 }
 _KEY_FORM: Final = "of the form <domain>/<name>, such as db.acme.io/failover"
 
-DESCRIPTIONS: Final[Mapping[type[BaseModel], Mapping[str, str]]] = {
+DESCRIPTIONS: Final[Mapping[type[ApiType], Mapping[str, str]]] = {
     EvictionRequest: {
         "": "Somebody asks for a pod to be evicted gracefully. All requests for the same target "
         "share one Eviction; deleting a request withdraws it.",

@@ -1,21 +1,20 @@
 """OpenAPI schemas from the models and their constraints."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any, Final, get_args, get_origin
 
-from annotated_types import Le
-from pydantic import BaseModel
-from pydantic.alias_generators import to_camel
-from pydantic.fields import FieldInfo
+from msgspec import Meta, structs
+from msgspec.structs import FieldInfo
 
 from rules import formats
 from rules.api import (
+    ApiType,
     Condition,
     ConditionStatus,
     EvictionRequestSpec,
     Requester,
     TargetResponder,
+    Time,
 )
 from rules.constraints import (
     Constraint,
@@ -46,9 +45,9 @@ from rules.meta.conditions import MAX_MESSAGE_BYTES, MAX_REASON
 from rules.policies import LabelSelector
 
 
-def object_schema(model: type[BaseModel]) -> Schema:
+def object_schema(model: type[ApiType]) -> Schema:
     """The schema of ``model`` and all that it contains, with the CEL rules of its nodes."""
-    fields = {info.alias or name: info for name, info in model.model_fields.items()}
+    fields = {info.encode_name: info for info in structs.fields(model)}
     descriptions = DESCRIPTIONS[model]
     required = [name for name, info in fields.items() if _is_required(model, name, info)]
     separate = _REQUIRED_APART.get(model, ())
@@ -71,13 +70,13 @@ def object_schema(model: type[BaseModel]) -> Schema:
     )
 
 
-def _is_required(model: type[BaseModel], name: str, info: FieldInfo) -> bool:
+def _is_required(model: type[ApiType], name: str, info: FieldInfo) -> bool:
     if model is Condition:
         return name in _CONDITION_REQUIRED
-    return any(isinstance(fact, Required | ExactlyOneMember) for fact in info.metadata)
+    return any(isinstance(fact, Required | ExactlyOneMember) for fact in unwrap(info)[1])
 
 
-def _field(model: type[BaseModel], name: str, info: FieldInfo) -> Schema:
+def _field(model: type[ApiType], name: str, info: FieldInfo) -> Schema:
     annotation, facts = unwrap(info)
     limits = [fact for fact in facts if isinstance(fact, Constraint)]
     schema = _typed(annotation, facts)
@@ -103,14 +102,14 @@ def _typed(annotation: Any, facts: Sequence[Any]) -> Schema:
         return {"type": "array", "items": _typed(get_args(annotation)[0], ())}
     if get_origin(annotation) is dict:
         return {"type": "object", "additionalProperties": _typed(get_args(annotation)[1], ())}
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if isinstance(annotation, type) and issubclass(annotation, ApiType):
         return object_schema(annotation)
     if annotation is str:
         return {"type": "string"}
-    if annotation is datetime:
+    if annotation is Time:
         return {"type": "string", "format": "date-time", "pattern": _TIME}
     if annotation is int:
-        (largest,) = (fact.le for fact in facts if isinstance(fact, Le))
+        (largest,) = (fact.le for fact in facts if isinstance(fact, Meta))
         return {"type": "integer", "format": _INTEGERS[largest]}
     raise TypeError(f"no schema for {annotation}")
 
@@ -170,7 +169,7 @@ def _keywords(limit: Constraint) -> Schema:
         case OneOf():
             return {"enum": [str(choice) for choice in limit.choices]}
         case Unique():
-            return _list_map(to_camel(limit.key))
+            return _list_map(limit.key)
         case Format():
             return dict(_FORMATS[type(limit)])
         case Required() | ExactlyOneMember() | UnreservedDomain() | Immutable() | SetOnce():
@@ -181,7 +180,7 @@ def _keywords(limit: Constraint) -> Schema:
 
 
 # Where a field can change beside a missing one, the keyword would refuse what stands natively.
-_REQUIRED_APART: Final[Mapping[type[BaseModel], Sequence[str]]] = {
+_REQUIRED_APART: Final[Mapping[type[ApiType], Sequence[str]]] = {
     EvictionRequestSpec: ("target", "requester", "intent"),
     TargetResponder: ("priority",),
 }

@@ -34,6 +34,8 @@ Example:
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from rules.api import EVICTOR, Eviction
 from rules.facts import Question, may_respond
 from rules.field import FieldError, forbidden
@@ -71,8 +73,8 @@ def _foreign(context: Context) -> Iterator[Report]:
 
 def _only_starts(report: Report) -> bool:
     """Whether nothing changes but the ``startTime``, or the entry is new and has nothing else."""
-    kept = {"name": report.new.name, "start_time": report.new.start_time}
-    return report.stored.model_copy(update=kept) == report.new
+    new = report.new
+    return replace(report.stored, name=new.name, start_time=new.start_time) == new
 
 
 RULE: Rule[Eviction] = Rule(

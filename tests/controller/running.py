@@ -8,7 +8,7 @@ from controller.plan import Sync, plan
 from controller.planning.admission import as_request
 from controller.planning.snapshot import Snapshot
 from controller.planning.writes import EVICTIONS, Plan
-from rules.api import Eviction, Shape
+from rules.api import ApiType, Eviction
 from rules.decode import decode_model
 from rules.evaluate import ADMITTED
 from tests.controller.objects import NAMESPACE
@@ -72,7 +72,7 @@ class Controller:
             self.wake_ups.append(WakeUp(self.store.now + planned.requeue_after, item))
         return len(planned.writes)
 
-    def _assert_as_expected(self, resource: str, name: str, expected: Shape | None) -> None:
+    def _assert_as_expected(self, resource: str, name: str, expected: ApiType | None) -> None:
         """What :func:`as_request` shows to the rules is what the store makes of the write."""
         if resource == EVICTIONS and isinstance(expected, Eviction):
             stored = decode_model(Eviction, self.store.evictions[name])

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from cluster.failures import (
     Busy,
@@ -95,11 +96,11 @@ class Trial:
             "message": told["message"],
         }
         responders = tuple(
-            each.model_copy(update=changes) if each.name == EVICTOR_NAME else each
+            replace(each, **changes) if each.name == EVICTOR_NAME else each
             for each in entry.value.status.responders
         )
-        status = entry.value.status.model_copy(update={"responders": responders})
-        kept = entry.value.model_copy(update={"status": status})
+        status = replace(entry.value.status, responders=responders)
+        kept = replace(entry.value, status=status)
         store.put(entry._replace(version=entry.version + 1, kept=kept))
 
     def _tell(self, _: Eviction, occurrence: Occurrence) -> None:

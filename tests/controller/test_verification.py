@@ -19,7 +19,7 @@ from tests.e2e.api import Object
 
 CREATED: Final = "2026-07-01T12:00:00Z"
 TARGET: Final = target_of(pod("db-0", 1))
-POD: Final = PodReference.model_validate(TARGET["pod"])
+POD: Final = PodReference(**TARGET["pod"])
 
 
 class Server:

@@ -8,19 +8,18 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from pydantic import BaseModel
 
 from rules import constraints as limits
-from rules.api import API_VERSION, Eviction, EvictionRequest
+from rules.api import API_VERSION, ApiType, Eviction, EvictionRequest
 from rules.catalog import RULES
 from rules.constraints import Constraint, Format, LongName, PrefixedKey, Uuid
 from rules.crd import definitions, policy_definitions, schema
-from rules.declared import model_in
+from rules.declared import fields_of
 from rules.policies import POLICY_API_VERSION, ClusterResponderPolicy, ResponderPolicy
 from rules.times import parse_time
 from tests.vectors import admission_vectors
 
-MODELS: dict[str, type[BaseModel]] = {
+MODELS: dict[str, type[ApiType]] = {
     model.__name__: model
     for model in (Eviction, EvictionRequest, ResponderPolicy, ClusterResponderPolicy)
 }
@@ -68,15 +67,13 @@ CEL_RULES = [
 ]
 
 
-def declared(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, Constraint]]:
+def declared(model: type[ApiType], path: str = "") -> Iterator[tuple[str, Constraint]]:
     """Every limit that a model declares, with the path of its field."""
-    for attribute, info in model.model_fields.items():
-        name = f"{path}.{info.alias or attribute}" if path else info.alias or attribute
-        yield from ((name, fact) for fact in info.metadata if isinstance(fact, Constraint))
-        inner = model_in(info.annotation)
-        if inner is not None and name != "metadata":
-            is_list = "tuple" in str(info.annotation)
-            yield from declared(inner, f"{name}[]" if is_list else name)
+    for field in fields_of(model):
+        name = f"{path}.{field.name}" if path else field.name
+        yield from ((name, limit) for limit in (*field.decisive, *field.others))
+        if field.model is not None and name != "metadata":
+            yield from declared(field.model, f"{name}[]" if field.is_list else name)
 
 
 LIMITS = [

@@ -81,7 +81,7 @@ def test_a_template_is_found_in_its_workload() -> None:
     assert isinstance(pod, Pod)
     assert pod.spec.eviction_responders[0].name == "a.io/x"
     assert decode_object(shape, {"spec": {}}) == Pod()
-    with pytest.raises(DecodeError, match=r"^spec\.jobTemplate\.spec\.template: must be an object"):
+    with pytest.raises(DecodeError, match=r"^spec\.jobTemplate: must be an object"):
         decode_object(shape, {"spec": {"jobTemplate": []}})
 
 

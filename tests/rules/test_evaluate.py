@@ -1,6 +1,7 @@
 """Which writes are judged, and what a policy makes of a broken rule."""
 
 import pytest
+from msgspec.structs import replace
 
 from rules.api import Condition, Eviction
 from rules.evaluate import MAX_VIOLATIONS, Policy, evaluate
@@ -70,8 +71,8 @@ def test_other_requests_are_admitted(changes: dict[str, object]) -> None:
 def test_judging_an_endless_object_stops() -> None:
     request = as_request(BY_ID["well-formed-conditions: an empty condition"])
     assert isinstance(request.object, Eviction)
-    status = request.object.status.model_copy(update={"conditions": (Condition(),) * 10_000})
-    endless = request.object.model_copy(update={"status": status})
+    status = replace(request.object.status, conditions=(Condition(),) * 10_000)
+    endless = replace(request.object, status=status)
     verdict = evaluate(request._replace(object=endless))
     assert len(verdict.violations) == MAX_VIOLATIONS
     assert not verdict.allowed
