@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
-import orjson
+import msgspec
 
 from cli.exits import BAD_INPUT, CLEAN, VIOLATIONS, InputError
 from cli.options import (
@@ -91,7 +91,7 @@ def command(ctx: click.Context, /, **flags: Any) -> None:
     answers = (_answer(line, policy, authorizer, now, tally) for line in lines)
     if flags["diff"] is None:
         for answer in answers:
-            _print(orjson.dumps(answer.content))
+            _print(msgspec.json.encode(answer.content, enc_hook=str))
     else:
         _compare(answers, Path(flags["diff"]), tally)
     if tally.unanswered:
@@ -170,7 +170,7 @@ def _answer(
 ) -> _Answer:
     try:
         raw, instant = read_review(line, now)
-        review = decode(raw, instant)
+        review = decode(msgspec.json.encode(raw), instant)
     except DecodeError as error:
         _complain(line, error, tally)
         return _Answer(line, {"file": line.file, "line": line.number, "error": str(error)})

@@ -1,8 +1,12 @@
 """Every rule, listed by hand in the order of evaluation: the only list."""
 
-from typing import Any, Final
+from collections.abc import Set as AbstractSet
+from functools import cache, lru_cache
+from typing import Any, Final, TypeAlias
 
 from rules import constraints
+from rules.api import Eviction, EvictionRequest, Pod
+from rules.changes import PARTS
 from rules.constraints import Constraint
 from rules.eviction import (
     active_reports,
@@ -37,8 +41,10 @@ from rules.guards import (
 )
 from rules.meta import conditions, object_metadata
 from rules.pod import fixed_pod_responders, no_scheduling_group, readable_annotation
+from rules.policies import ClusterResponderPolicy, ResponderPolicy
 from rules.policy import selectors
-from rules.rule import Rule
+from rules.request import Judged
+from rules.rule import Check, Rule
 
 
 def _declared(limit: type[Constraint]) -> Rule[Any]:
@@ -104,3 +110,42 @@ RULES: Final[dict[str, Rule[Any]]] = {
 
 GUARDS: Final[dict[str, Rule[Any]]] = {name: rule for name, rule in RULES.items() if rule.guard}
 """The rules whose enforcement the configuration may set."""
+
+_OF_KIND: Final[dict[type[Judged], tuple[Rule[Any], ...]]] = {
+    Eviction: EVICTION,
+    EvictionRequest: EVICTION_REQUEST,
+    Pod: POD,
+    ResponderPolicy: POLICY,
+    ClusterResponderPolicy: POLICY,
+}
+Due: TypeAlias = tuple[tuple[Rule[Any], Check[Any]], ...]
+"""Rules, each with the check that is to be run."""
+
+
+@cache
+def checks(kind: type[Judged], slot: str) -> Due:
+    """What looks at the writes of one slot of :class:`rules.rule.Rule`."""
+    return tuple(
+        (rule, check) for rule in _OF_KIND[kind] if (check := getattr(rule, slot)) is not None
+    )
+
+
+@cache
+def parts_read(kind: type[Judged], slot: str) -> tuple[str, ...]:
+    """The parts of an object in which a change decides whether a rule looks at the write."""
+    judged = {
+        path
+        for rule, _ in checks(kind, slot)
+        if not rule.standing
+        for path in rule.judges or rule.reads
+    }
+    return tuple(part for part in PARTS if any(path.startswith(f"{part}.") for path in judged))
+
+
+@lru_cache(maxsize=1024)
+def checks_of_update(kind: type[Judged], slot: str, changed: AbstractSet[str]) -> Due:
+    """What can have anything to say about an update that changes these fields.
+
+    Few combinations of fields are ever changed together, so that each is worked out once.
+    """
+    return tuple(due for due in checks(kind, slot) if due[0].may_judge(changed))

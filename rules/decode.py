@@ -177,12 +177,16 @@ def read(model: type[ModelT], data: bytes | msgspec.Raw) -> ModelT:
     try:
         return decoder.decode(data)
     except msgspec.ValidationError:
-        # Either a null, which stands for nothing, or a wrong type, which the closer look words.
-        return decode_model(model, load(bytes(data)))
+        pass  # a null, which stands for nothing, or a wrong type: a closer look tells
     except msgspec.DecodeError as error:
         raise DecodeError(f"must be valid JSON: {error}") from None
     except RecursionError:
         raise DecodeError("must not nest so deeply") from None
+    document = load(bytes(data))
+    try:
+        return decoder.decode(msgspec.json.encode(document))
+    except msgspec.ValidationError as error:
+        raise _wrong_type(str(error), document, Path()) from None
 
 
 @cache

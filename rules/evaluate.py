@@ -7,15 +7,14 @@ from itertools import islice
 from typing import Any, Final
 
 from rules import catalog
-from rules.api import Eviction, EvictionRequest, Pod
-from rules.callers import identify
+from rules.api import Eviction, Pod
+from rules.changes import changed_fields
 from rules.declared import Declared, Field, fields_of, walk
 from rules.facts import NO_FACTS, WHO, Facts, Question
 from rules.field import FieldError, Path
 from rules.pod.declaration import declarations
-from rules.policies import ClusterResponderPolicy, ResponderPolicy
 from rules.request import STATUS, Judged, Operation, Request, User
-from rules.rule import DEFAULT_RESPONSE_BUDGET, Check, Context, Enforcement, Outcome, Rule
+from rules.rule import DEFAULT_RESPONSE_BUDGET, Context, Enforcement, Outcome, Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,24 +76,6 @@ class Verdict:
 
 ADMITTED: Final = Verdict()
 
-_RULES: Final[dict[type[Judged], tuple[Rule[Any], ...]]] = {
-    Eviction: catalog.EVICTION,
-    EvictionRequest: catalog.EVICTION_REQUEST,
-    Pod: catalog.POD,
-    ResponderPolicy: catalog.POLICY,
-    ClusterResponderPolicy: catalog.POLICY,
-}
-_SLOTS: Final = ("create", "update", "update_status", "delete")
-_CHECKS: Final[dict[tuple[type[Judged], str], tuple[tuple[Rule[Any], Check[Any]], ...]]] = {
-    (kind, slot): tuple(
-        (rule, check) for rule in rules if (check := getattr(rule, slot)) is not None
-    )
-    for kind, rules in _RULES.items()
-    for slot in _SLOTS
-}
-"""What is to be run, by kind and slot."""
-
-
 MAX_VIOLATIONS: Final = 1000
 """Where judging stops. A lawful object cannot break so many rules; an endless one should not keep
 everybody else waiting. Our own choice."""
@@ -116,7 +97,7 @@ class Inquiry:
         self._request = request
         self._policy = policy
         self._user = request.user or User()
-        self._checks: tuple[tuple[Rule[Any], Check[Any]], ...] = ()
+        self._checks: catalog.Due = ()
         self._asked: dict[str, tuple[Question, ...]] = {}
         going = request.operation == Operation.DELETE
         new, old = request.old_object if going else request.object, request.old_object
@@ -124,8 +105,14 @@ class Inquiry:
         if new is None or slot is None or (slot != "create" and old is None):
             return
         self._new, self._old = new, old
-        self._checks = _CHECKS[type(new), slot]
-        self._context = context = _context(new, old, request, policy)
+        changed: AbstractSet[str] = frozenset()
+        if old is None or going:
+            self._checks = catalog.checks(type(new), slot)
+        else:
+            parts = catalog.parts_read(type(new), slot)
+            changed = frozenset().union(*(changed_fields(new, old, part) for part in parts))
+            self._checks = catalog.checks_of_update(type(new), slot, changed)
+        self._context = context = _context(new, old, request, policy, changed)
         for rule, _ in self._checks:
             if rule.asks is not None:
                 self._asked[rule.name] = tuple(rule.asks(new, old=old, context=context))
@@ -157,7 +144,8 @@ class Inquiry:
     def _violations(self, facts: Facts, left_out: AbstractSet[str]) -> Iterator[Violation]:
         if not self._checks:
             return
-        new, old, context = self._new, self._old, self._context._replace(facts=facts)
+        new, old, context = self._new, self._old, self._context
+        context.facts = facts
         for limit in _walk_limits(new, old, self._request):
             rule = catalog.RULES[limit.rule]
             yield Violation(rule.name, limit.error, self._enforced(rule), rule.outcome)
@@ -181,7 +169,7 @@ class Inquiry:
 
 def judges_deletion(kind: type[Judged]) -> bool:
     """Whether any rule looks at deletions of ``kind``."""
-    return bool(_CHECKS[kind, "delete"])
+    return bool(catalog.checks(kind, "delete"))
 
 
 def _slot(request: Request) -> str | None:
@@ -197,20 +185,23 @@ _MAIN_SLOTS: Final = {
 }
 
 
-def _context(new: Judged, old: Judged | None, request: Request, policy: Policy) -> Context:
-    user = request.user or User()
-    context = Context(
+def _context(
+    new: Judged, old: Judged | None, request: Request, policy: Policy, changed: AbstractSet[str]
+) -> Context:
+    is_status = request.subresource == STATUS
+    return Context(
         now=request.now,
         operation=request.operation,
         namespace=request.namespace,
         root=request.root,
-        user=user,
-        caller=identify(user, policy.controllers),
+        user=request.user or User(),
+        controllers=policy.controllers,
         response_budget=policy.response_budget,
+        changed=changed,
+        statuses=(new.status, old.status)
+        if is_status and isinstance(new, Eviction) and isinstance(old, Eviction)
+        else None,
     )
-    if request.subresource != STATUS or old is None or isinstance(new, Pod):
-        return context
-    return context.of_status(new.status, getattr(old, STATUS))
 
 
 def _walk_limits(new: Judged, old: Judged | None, request: Request) -> Iterator[Declared]:

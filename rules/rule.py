@@ -5,10 +5,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from functools import cached_property
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from rules.api import ApiType, EvictionStatus
-from rules.callers import Caller
+from rules.api import EvictionStatus
+from rules.callers import Caller, identify
 from rules.facts import NO_FACTS, Facts, Question
 from rules.field import FieldError, Path
 from rules.reports import Report, read_reports
@@ -38,10 +39,11 @@ class Outcome(StrEnum):
     """This caller may not do it, or claims what is not true: HTTP 403."""
 
 
-class Context(NamedTuple):
+@dataclass
+class Context:
     """What a check may know besides the two objects: the caller, how to read the write, and facts.
 
-    ``facts`` holds the answers to what the rule asks, and is empty while it is being asked.
+    What several rules share is worked out when the first of them asks for it.
     """
 
     now: datetime
@@ -50,33 +52,36 @@ class Context(NamedTuple):
     root: Path = Path()
     """Where the judged shape stands inside its document, see :class:`rules.request.Request`."""
     user: User = User()
-    caller: Caller = Caller()
-    facts: Facts = NO_FACTS
+    controllers: AbstractSet[str] = frozenset()
+    """User names that are controllers, beside those of :mod:`rules.callers`."""
     response_budget: int = DEFAULT_RESPONSE_BUDGET
     """How many silent responders a pod may make a drain wait for."""
     changed: AbstractSet[str] = frozenset()
-    """The fields of the status that a status write changes, by attribute."""
-    progress: Progress | None = None
-    """A status write of an Eviction as a step of the state machine; None where it can't be read."""
-    reports: Sequence[Report] = ()
-    """The reports in a status write of an Eviction."""
-    changeable_reports: Sequence[Report] = ()
-    """Those whose content is to be judged: the ones that may change at all."""
+    """The fields that an update changes, see :mod:`rules.changes`."""
+    statuses: tuple[EvictionStatus, EvictionStatus] | None = None
+    """The new and the stored status, in a status write of an Eviction."""
+    facts: Facts = NO_FACTS
+    """The answers to what the rule asks; empty while it is being asked."""
 
-    def of_status(self, new: ApiType, old: ApiType) -> "Context":
-        """The same, with a status write read once for all rules."""
-        changed = {
-            name for name in new.__struct_fields__ if getattr(new, name) != getattr(old, name)
-        }
-        if not isinstance(new, EvictionStatus) or not isinstance(old, EvictionStatus):
-            return self._replace(changed=changed)
-        reports = read_reports(new, old)
-        return self._replace(
-            changed=changed,
-            progress=progress(new, old),
-            reports=reports,
-            changeable_reports=[report for report in reports if not report.locked],
-        )
+    @cached_property
+    def caller(self) -> Caller:
+        """What the caller is known to be."""
+        return identify(self.user, self.controllers)
+
+    @cached_property
+    def progress(self) -> Progress | None:
+        """A status write of an Eviction as a step of the state machine; None if unreadable."""
+        return progress(*self.statuses) if self.statuses is not None else None
+
+    @cached_property
+    def reports(self) -> Sequence[Report]:
+        """The reports in a status write of an Eviction."""
+        return read_reports(*self.statuses) if self.statuses is not None else ()
+
+    @cached_property
+    def changeable_reports(self) -> Sequence[Report]:
+        """Those whose content is to be judged: the ones that may change at all."""
+        return [report for report in self.reports if not report.locked]
 
 
 ModelT_contra = TypeVar("ModelT_contra", contravariant=True)
@@ -111,6 +116,19 @@ class Rule(Generic[ModelT_contra]):
     name: str
     doc: str
     """Requirement, why and source; what ``usher explain`` shows."""
+    reads: tuple[str, ...] = ()
+    """The fields of the two objects on which its judgement depends, as paths from the object on;
+    a field stands for all that it holds."""
+    judges: tuple[str, ...] = ()
+    """The fields among them whose change it judges; all of them where none is named. About an
+    update that changes none of these it has nothing to say."""
+    standing: bool = False
+    """Whether it judges what stands as well, as Kubernetes does: then it looks at every update."""
+
+    def may_judge(self, changed: AbstractSet[str]) -> bool:
+        """Whether it can have anything to say about an update that changes these fields."""
+        return self.standing or not changed.isdisjoint(self.judges or self.reads)
+
     create: Check[ModelT_contra] | None = None
     update: Check[ModelT_contra] | None = None
     update_status: Check[ModelT_contra] | None = None

@@ -78,7 +78,7 @@ class Mutating:
         """As :class:`Endpoint` has it."""
         if review.request is None:
             return Pending(_NOTHING, lambda _: self._decide(review, UNCHANGED, began))
-        draft = Draft(review.request, review.document, self._policy)
+        draft = Draft(review.request, review.document(), self._policy)
         return Pending(
             draft.questions(), lambda facts: self._decide(review, draft.revision(facts), began)
         )

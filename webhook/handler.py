@@ -15,7 +15,7 @@ import structlog
 from aiohttp import hdrs
 from aiohttp.http import RawRequestMessage
 
-from rules.decode import DecodeError, load
+from rules.decode import DecodeError
 from rules.evaluate import Policy
 from rules.facts import NO_FACTS
 from rules.mutate import MutationPolicy
@@ -79,7 +79,7 @@ class Validator:
         """Answer the review in ``body``; a coroutine where the cluster has to be asked first."""
         review = None
         try:
-            review = decode(load(body), self._clock())
+            review = decode(body, self._clock())
             pending = self._endpoints[head.path.partition("?")[0]].take(review, began)
             questions = pending.questions
             facts = self._finder.recall(review.user, questions) if questions else NO_FACTS

@@ -6,18 +6,19 @@ Source: ``k8s.io/api/admission/v1``, ``metav1.Status``, and the wording of apima
 
 import base64
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-import orjson
+from msgspec import Raw, Struct
+from msgspec.json import Encoder
 
-from rules.decode import SHAPES, DecodeError, Shape, decode_object
+from rules.decode import SHAPES, DecodeError, Shape, load, read, read_object
 from rules.evaluate import Verdict, Violation, judges_deletion
 from rules.field import Path
 from rules.mutate import Revision
 from rules.patch import Document, render
-from rules.request import STATUS, Operation, Request, User
+from rules.request import STATUS, Judged, Operation, Request, User
 from rules.rule import Enforcement, Outcome
 
 API_VERSION: Final = "admission.k8s.io/v1"
@@ -37,11 +38,65 @@ MAX_ANNOTATION: Final = 10 * 1024
 """In bytes (``auditAnnotations`` in admission/v1 types.go asks for few and short ones)."""
 
 _OPERATIONS: Final = {operation.value: operation for operation in Operation}
-_JUDGED: Final = (Operation.CREATE, Operation.UPDATE)
 _HTTP: Final = {Outcome.INVALID: 422, Outcome.FORBIDDEN: 403}
+_json: Final = Encoder(enc_hook=str).encode
+"""The one kind of text that msgspec does not write by itself is a :class:`rules.field.Path`."""
 _CUT: Final = "…"
 _UTF8_BYTES: Final = 4
 """What a character takes at most."""
+
+
+class _Kind(Struct, frozen=True, gc=False):
+    """``metav1.GroupVersionKind``."""
+
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+class _Resource(Struct, frozen=True, gc=False):
+    """``metav1.GroupVersionResource``."""
+
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+
+
+class _UserInfo(Struct, frozen=True, gc=False):
+    """``authentication/v1 UserInfo``."""
+
+    username: str = ""
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: dict[str, tuple[str, ...]] = {}
+
+
+_NULL: Final = b"null"
+_NOTHING: Final = Raw(_NULL)
+
+
+class _Asked(Struct, frozen=True, gc=False, rename="camel"):
+    """``admission/v1 AdmissionRequest``, as far as anybody looks at it."""
+
+    uid: str = ""
+    kind: _Kind = _Kind()
+    resource: _Resource = _Resource()
+    sub_resource: str = ""
+    name: str = ""
+    namespace: str = ""
+    operation: str = ""
+    user_info: Raw = _NOTHING
+    object: Raw = _NOTHING
+    old_object: Raw = _NOTHING
+    dry_run: bool = False
+
+
+class _Envelope(Struct, frozen=True, gc=False, rename="camel"):
+    """``admission/v1 AdmissionReview``."""
+
+    api_version: str = ""
+    kind: str = ""
+    request: _Asked | None = None
 
 
 class Review(NamedTuple):
@@ -58,90 +113,74 @@ class Review(NamedTuple):
     user: User
     dry_run: bool
     request: Request | None
-    document: Document
-    """The object of the request as it came; empty where ``request`` is None or has no object."""
+    raw: Raw
+    """The object of the request as it came: JSON."""
+
+    def document(self) -> Document:
+        """The object of the request with all of its fields. Raises DecodeError."""
+        document: Document = load(bytes(self.raw))
+        return document
 
 
-def decode(raw: Any, now: datetime) -> Review:
-    """What ``raw``, an AdmissionReview as :func:`rules.decode.load` returns it, asks at ``now``.
+def decode(data: bytes, now: datetime) -> Review:
+    """What ``data``, an AdmissionReview as JSON, asks at ``now``.
 
-    Raises DecodeError where ``raw`` is not what an API server sends: over HTTP that is a 400.
+    Raises DecodeError where it is not what an API server sends: over HTTP that is a 400.
     """
-    request = _opened(raw)
-    operation = _OPERATIONS.get(_text(request, "operation"))
+    asked = _open(data)
+    operation = _OPERATIONS.get(asked.operation)
     if operation is None:
         listed = ", ".join(_OPERATIONS)
         raise DecodeError(f"must be one of {listed}", _REQUEST.child("operation"))
-    kind = _names(request, "kind", "kind")
-    resource = _names(request, "resource", "resource")
-    subresource = _text(request, "subResource")
-    name, namespace = _text(request, "name"), _text(request, "namespace")
-    user, dry_run = _user(request.get("userInfo")), request.get("dryRun", False)
-    if type(dry_run) is not bool:
-        raise DecodeError("must be true or false", _REQUEST.child("dryRun"))
-    uid = _uid(request)
-    judged, document = None, _NO_DOCUMENT
-    shape = _shape(kind, resource, subresource)
-    if shape is not None:
-        new, old = _objects(request, operation, shape)
-        document = new or _NO_DOCUMENT
-        judged = Request(
-            operation=operation,
-            now=now,
-            object=_shaped(shape, new, "object"),
-            old_object=_shaped(shape, old, "oldObject"),
-            subresource=subresource,
-            name=name,
-            namespace=namespace,
-            root=shape.root,
-            user=user,
-            dry_run=dry_run,
-        )
+    _check_uid(asked.uid)
+    kind, resource, user = asked.kind, asked.resource, _user(asked.user_info)
+    shape = _shape(kind, resource, asked.sub_resource)
     return Review(
-        uid=uid,
+        uid=asked.uid,
         operation=operation,
         group=kind.group,
-        kind=kind.name,
-        resource=resource.name,
-        subresource=subresource,
-        name=name,
-        namespace=namespace,
+        kind=kind.kind,
+        resource=resource.resource,
+        subresource=asked.sub_resource,
+        name=asked.name,
+        namespace=asked.namespace,
         user=user,
-        dry_run=dry_run,
-        request=judged,
-        document=document,
+        dry_run=asked.dry_run,
+        request=_request(asked, operation, shape, user, now) if shape is not None else None,
+        raw=asked.object,
     )
 
 
-_NO_DOCUMENT: Final[Document] = {}
 _REQUEST: Final = Path("request")
 _UID: Final = _REQUEST.child("uid")
 
 
-class _Names(NamedTuple):
-    """``metav1.GroupVersionKind`` or ``GroupVersionResource``."""
-
-    group: str
-    version: str
-    name: str
-
-
-def _opened(raw: Any) -> dict[str, Any]:
-    root = _object(raw, Path())
-    if root.get("apiVersion") != API_VERSION:
+def _open(data: bytes) -> _Asked:
+    try:
+        data.isascii() or data.decode()  # what no rule reads is skipped, whatever its bytes
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"must be UTF-8: {error}") from None
+    try:
+        envelope = read(_Envelope, data)
+    except DecodeError as error:
+        is_object = error.path or data.lstrip()[:1] == b"{"
+        raise error if is_object else DecodeError(f"must be one {KIND} object") from None
+    if envelope.api_version != API_VERSION:
         raise DecodeError(f"must be '{API_VERSION}'", Path("apiVersion"))
-    if root.get("kind") != KIND:
+    if envelope.kind != KIND:
         raise DecodeError(f"must be '{KIND}'", Path("kind"))
-    return _object(root.get("request"), _REQUEST)
+    if envelope.request is None:
+        raise DecodeError("must be an object", _REQUEST)
+    return envelope.request
 
 
-def _shape(kind: _Names, resource: _Names, subresource: str) -> Shape | None:
+def _shape(kind: _Kind, resource: _Resource, subresource: str) -> Shape | None:
     """What to judge in such a request; None for a resource or a subresource that isn't ours."""
-    shape = SHAPES.get(kind)
+    shape = SHAPES.get((kind.group, kind.version, kind.kind))
     if shape is None or subresource not in ("", STATUS):
         return None
-    named = resource.group == kind.group and resource.name == plural(kind.name)
-    return shape if named or not resource.name else None
+    named = resource.group == kind.group and resource.resource == plural(kind.kind)
+    return shape if named or not resource.resource else None
 
 
 def plural(kind: str) -> str:
@@ -150,93 +189,73 @@ def plural(kind: str) -> str:
     return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
 
 
-def _object(value: Any, path: Path) -> dict[str, Any]:
-    if type(value) is not dict:
-        raise DecodeError("must be an object" if path else f"must be one {KIND} object", path)
-    return value
-
-
-def _text(parent: Mapping[str, Any], key: str, *path: str) -> str:
-    value = parent.get(key, "")
-    if type(value) is not str:
-        raise DecodeError("must be a string", Path(".".join((_REQUEST, *path, key))))
-    return value
-
-
-def _names(request: Mapping[str, Any], key: str, last: str) -> _Names:
-    value = request.get(key, {})
-    if type(value) is not dict:
-        raise DecodeError("must be an object", _REQUEST.child(key))
-    return _Names(_text(value, "group", key), _text(value, "version", key), _text(value, last, key))
-
-
-def _uid(request: Mapping[str, Any]) -> str:
-    uid, path = _text(request, "uid"), _UID
+def _check_uid(uid: str) -> None:
     if not uid:
-        raise DecodeError("must not be empty", path)
+        raise DecodeError("must not be empty", _UID)
     if len(uid.encode()) > MAX_UID:
-        raise DecodeError(f"may not be more than {MAX_UID} bytes", path)
+        raise DecodeError(f"may not be more than {MAX_UID} bytes", _UID)
     if not uid.isprintable() and any(map(_is_control, uid)):
-        raise DecodeError("must not contain control characters", path)
-    return uid
+        raise DecodeError("must not contain control characters", _UID)
 
 
-def _user(info: Any) -> User:
+def _user(info: Raw) -> User:
     """The caller; nobody, whom no identity rule admits, where any part of ``info`` is strange."""
-    if type(info) is not dict:
-        return User()
-    name, uid, extra = info.get("username", ""), info.get("uid", ""), info.get("extra", {})
-    groups = _texts(info.get("groups", []))
-    if type(name) is not str or type(uid) is not str or groups is None or type(extra) is not dict:
-        return User()
-    extras: list[tuple[str, tuple[str, ...]]] = []
-    for key, values in extra.items():
-        texts = _texts(values)
-        if texts is None:
-            return User()
-        extras.append((key, texts))
-    return User(name, groups, uid, tuple(extras))
-
-
-def _texts(value: Any) -> tuple[str, ...] | None:
-    """``value`` as texts; None where it is no list of these."""
-    if type(value) is not list or not all(type(item) is str for item in value):
-        return None
-    return tuple(value)
-
-
-def _objects(request: Mapping[str, Any], operation: Operation, shape: Shape) -> tuple[Any, Any]:
-    """The objects to judge; None for those that this operation does not judge."""
-    new, old = request.get("object"), request.get("oldObject")
-    if new is None and operation in _JUDGED:
-        raise DecodeError(f"must be set on {operation}", _REQUEST.child("object"))
-    if old is None and operation in (Operation.UPDATE, Operation.DELETE):
-        raise DecodeError(f"must be set on {operation}", _REQUEST.child("oldObject"))
-    if operation == Operation.DELETE and judges_deletion(shape.model):
-        return None, old if _is_readable(shape, old) else None
-    if operation not in _JUDGED:
-        return None, None
-    return new, old if operation == Operation.UPDATE else None
-
-
-def _is_readable(shape: Shape, document: Any) -> bool:
-    """Whether a stored object can be judged; who wants to be rid of a broken one must not wait."""
     try:
-        decode_object(shape, _object(document, _REQUEST))
+        user = read(_UserInfo, info)
     except DecodeError:
-        return False
-    return True
+        return User()
+    return User(user.username, user.groups, user.uid, tuple(user.extra.items()))
 
 
-def _shaped(shape: Shape, document: Any, key: str) -> Any:
-    if document is None:
+def _request(
+    asked: _Asked, operation: Operation, shape: Shape, user: User, now: datetime
+) -> Request:
+    """What to judge; without the objects that this operation does not judge."""
+    new, old = None, None
+    if operation in (Operation.CREATE, Operation.UPDATE):
+        new = _judged(shape, asked.object, "object", operation)
+    if operation == Operation.UPDATE:
+        old = _judged(shape, asked.old_object, "oldObject", operation)
+    elif operation == Operation.DELETE:
+        old = _going(shape, asked.old_object)
+    return Request(
+        operation=operation,
+        now=now,
+        object=new,
+        old_object=old,
+        subresource=asked.sub_resource,
+        name=asked.name,
+        namespace=asked.namespace,
+        root=shape.root,
+        user=user,
+        dry_run=asked.dry_run,
+    )
+
+
+def _judged(shape: Shape, raw: Raw, key: str, operation: Operation) -> Judged:
+    path = _REQUEST.child(key)
+    if bytes(raw) == _NULL:
+        raise DecodeError(f"must be set on {operation}", path)
+    try:
+        return read_object(shape, raw)
+    except DecodeError as error:
+        inner = path.child(error.path) if error.path else path
+        raise DecodeError(error.detail, inner) from None
+
+
+def _going(shape: Shape, raw: Raw) -> Judged | None:
+    """The object that is to be deleted, if rules look at that and it can be read.
+
+    Who wants to be rid of a broken one must not wait.
+    """
+    if bytes(raw) == _NULL:
+        raise DecodeError(f"must be set on {Operation.DELETE}", _REQUEST.child("oldObject"))
+    if not judges_deletion(shape.model):
         return None
     try:
-        return decode_object(shape, _object(document, _REQUEST.child(key)))
-    except DecodeError as error:
-        path = _REQUEST.child(key)
-        inner = error.path.removeprefix(path)
-        raise DecodeError(error.detail, path.child(inner) if inner else path) from None
+        return read_object(shape, raw)
+    except DecodeError:
+        return None
 
 
 def decision(verdict: Verdict) -> str:
@@ -250,7 +269,7 @@ def decision(verdict: Verdict) -> str:
 
 def encode(review: Review, verdict: Verdict) -> bytes:
     """The answer to ``review`` as JSON."""
-    return orjson.dumps(respond(review, verdict))
+    return _json(respond(review, verdict))
 
 
 def respond(review: Review, verdict: Verdict) -> dict[str, Any]:
@@ -281,7 +300,7 @@ def encode_revision(review: Review, revision: Revision) -> bytes:
         response["patch"] = base64.b64encode(render(revision.steps)).decode()
     if annotations := _revision_annotations(revision):
         response["auditAnnotations"] = annotations
-    return orjson.dumps({"apiVersion": API_VERSION, "kind": KIND, "response": response})
+    return _json({"apiVersion": API_VERSION, "kind": KIND, "response": response})
 
 
 def _revision_annotations(revision: Revision) -> dict[str, str]:
@@ -397,7 +416,7 @@ def _listed(violations: tuple[Violation, ...]) -> str:
     """
     entries, size = [], len("[]")
     for position, entry in enumerate(map(_entry, violations)):
-        rest = orjson.dumps({"omitted": len(violations) - position})
+        rest = _json({"omitted": len(violations) - position})
         if size + len(entry) + len(rest) + len(",,") > MAX_ANNOTATION:
             entries.append(rest)
             break
@@ -408,7 +427,7 @@ def _listed(violations: tuple[Violation, ...]) -> str:
 
 def _entry(violation: Violation) -> bytes:
     error = violation.error
-    return orjson.dumps(
+    return _json(
         {
             "rule": violation.rule,
             "enforcement": violation.enforcement,

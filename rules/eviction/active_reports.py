@@ -21,4 +21,10 @@ def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldE
             yield invalid(report.path, report.new, detail)
 
 
-RULE: Rule[Eviction] = Rule(name="active-reports", doc=__doc__, update_status=_check)
+RULE: Rule[Eviction] = Rule(
+    name="active-reports",
+    doc=__doc__,
+    reads=("status.responders", "status.targetResponders"),
+    judges=("status.responders",),
+    update_status=_check,
+)

@@ -33,4 +33,10 @@ def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldE
         yield invalid(report.path.child("completionTime"), value, problem)
 
 
-RULE: Rule[Eviction] = Rule(name="completion-times", doc=__doc__, update_status=_check)
+RULE: Rule[Eviction] = Rule(
+    name="completion-times",
+    doc=__doc__,
+    reads=("status.responders", "status.targetResponders"),
+    standing=True,
+    update_status=_check,
+)

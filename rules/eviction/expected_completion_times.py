@@ -40,4 +40,10 @@ def _judge(report: Report, context: Context) -> Iterator[FieldError]:
         yield invalid(field, value, f"must be within 10 years, before {format_time(latest)}")
 
 
-RULE: Rule[Eviction] = Rule(name="expected-completion-times", doc=__doc__, update_status=_check)
+RULE: Rule[Eviction] = Rule(
+    name="expected-completion-times",
+    doc=__doc__,
+    reads=("status.responders", "status.targetResponders"),
+    judges=("status.responders.expectedCompletionTime",),
+    update_status=_check,
+)

@@ -26,4 +26,6 @@ def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldE
         )
 
 
-RULE: Rule[Eviction] = Rule(name="final-conditions", doc=__doc__, update_status=_check)
+RULE: Rule[Eviction] = Rule(
+    name="final-conditions", doc=__doc__, reads=("status.conditions",), update_status=_check
+)

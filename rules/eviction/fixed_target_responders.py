@@ -25,4 +25,9 @@ def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldE
         yield invalid(_FIELD, names, f"must keep exactly these names: {kept}")
 
 
-RULE: Rule[Eviction] = Rule(name="fixed-target-responders", doc=__doc__, update_status=_check)
+RULE: Rule[Eviction] = Rule(
+    name="fixed-target-responders",
+    doc=__doc__,
+    reads=("status.targetResponders",),
+    update_status=_check,
+)

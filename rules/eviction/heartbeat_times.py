@@ -39,4 +39,10 @@ def _judge(report: Report, context: Context) -> Iterator[FieldError]:
         yield invalid(field, value, states.present_detail(context.now))
 
 
-RULE: Rule[Eviction] = Rule(name="heartbeat-times", doc=__doc__, update_status=_check)
+RULE: Rule[Eviction] = Rule(
+    name="heartbeat-times",
+    doc=__doc__,
+    reads=("status.responders", "status.targetResponders"),
+    judges=("status.responders.heartbeatTime",),
+    update_status=_check,
+)

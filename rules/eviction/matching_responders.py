@@ -24,4 +24,10 @@ def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldE
         yield invalid(_FIELD, names, detail)
 
 
-RULE: Rule[Eviction] = Rule(name="matching-responders", doc=__doc__, update_status=_check)
+RULE: Rule[Eviction] = Rule(
+    name="matching-responders",
+    doc=__doc__,
+    reads=("status.responders.name", "status.targetResponders.name"),
+    standing=True,
+    update_status=_check,
+)

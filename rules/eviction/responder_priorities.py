@@ -33,4 +33,10 @@ def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldE
             yield invalid(_FIELD.at(step.place).child("priority"), priority, detail)
 
 
-RULE: Rule[Eviction] = Rule(name="responder-priorities", doc=__doc__, update_status=_check)
+RULE: Rule[Eviction] = Rule(
+    name="responder-priorities",
+    doc=__doc__,
+    reads=("status.conditions", "status.responders", "status.targetResponders"),
+    standing=True,
+    update_status=_check,
+)

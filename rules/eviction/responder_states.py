@@ -30,4 +30,10 @@ def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldE
             yield invalid(_FIELD.at(step.place).child("state"), step.responder.state, detail)
 
 
-RULE: Rule[Eviction] = Rule(name="responder-states", doc=__doc__, update_status=_check)
+RULE: Rule[Eviction] = Rule(
+    name="responder-states",
+    doc=__doc__,
+    reads=("status.conditions", "status.responders", "status.targetResponders"),
+    standing=True,
+    update_status=_check,
+)

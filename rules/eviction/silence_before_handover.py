@@ -39,4 +39,10 @@ def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldE
             )
 
 
-RULE: Rule[Eviction] = Rule(name="silence-before-handover", doc=__doc__, update_status=_check)
+RULE: Rule[Eviction] = Rule(
+    name="silence-before-handover",
+    doc=__doc__,
+    reads=("status.conditions", "status.responders", "status.targetResponders"),
+    standing=True,
+    update_status=_check,
+)

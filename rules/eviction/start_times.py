@@ -28,4 +28,10 @@ def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldE
             yield invalid(report.path.child("startTime"), value, problem)
 
 
-RULE: Rule[Eviction] = Rule(name="start-times", doc=__doc__, update_status=_check)
+RULE: Rule[Eviction] = Rule(
+    name="start-times",
+    doc=__doc__,
+    reads=("status.responders", "status.targetResponders"),
+    standing=True,
+    update_status=_check,
+)

@@ -29,5 +29,9 @@ def _was_final(type_: str, old: Eviction) -> bool:
 
 
 RULE: Rule[Eviction] = Rule(
-    name="condition-finality", doc=__doc__, update_status=_check, guard=True
+    name="condition-finality",
+    doc=__doc__,
+    reads=("status.conditions",),
+    update_status=_check,
+    guard=True,
 )

@@ -24,20 +24,19 @@ from rules.facts import WHO, Question
 from rules.field import FieldError, Path, forbidden
 from rules.rule import Context, Outcome, Rule
 
-_FIELD = Path("status")
-_NAMES: Final = {
-    "conditions": "conditions",
-    "observed_generation": "observedGeneration",
-    "requesters": "requesters",
-    "target_responders": "targetResponders",
-}
-"""Attribute → field, of what is the controller's in either kind."""
+_FIELDS: Final = (
+    Path("status.conditions"),
+    Path("status.observedGeneration"),
+    Path("status.requesters"),
+    Path("status.targetResponders"),
+)
+"""What is the controller's in either kind."""
 
 
 def _asks(
     new: Eviction | EvictionRequest, *, old: Eviction | EvictionRequest, context: Context
 ) -> Iterator[Question]:
-    if not context.changed.isdisjoint(_NAMES):
+    if not context.changed.isdisjoint(_FIELDS):
         yield WHO
 
 
@@ -46,11 +45,11 @@ def _check(
 ) -> Iterator[FieldError]:
     if context.caller.is_superuser or context.caller.is_controller:
         return
-    for attribute, name in _NAMES.items():
-        if attribute not in context.changed:
+    for field in _FIELDS:
+        if field not in context.changed:
             continue
         yield forbidden(
-            _FIELD.child(name),
+            field,
             f"may be changed by controllers only, and '{context.user.name}' is none; if it "
             "should be, list it under 'controllers' in the configuration of usher serve",
         )
@@ -59,6 +58,7 @@ def _check(
 RULE: Rule[Eviction | EvictionRequest] = Rule(
     name="controller-fields",
     doc=__doc__,
+    reads=_FIELDS,
     update_status=_check,
     asks=_asks,
     guard=True,

@@ -79,6 +79,8 @@ def _fields(new: Eviction, old: Eviction | None, context: Context) -> Iterator[P
 RULE: Rule[Eviction] = Rule(
     name="controller-objects",
     doc=__doc__,
+    reads=("metadata.ownerReferences", "metadata.finalizers", "metadata.deletionTimestamp"),
+    judges=("metadata.ownerReferences", "metadata.finalizers"),
     create=_check,
     update=_check,
     delete=_check,

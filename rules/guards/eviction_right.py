@@ -84,6 +84,8 @@ def _question(
 RULE: Rule[EvictionRequest] = Rule(
     name="eviction-right",
     doc=__doc__,
+    reads=("spec.target", "spec.intent"),
+    judges=("spec.intent",),
     create=_check,
     update=_check,
     asks=_asks,

@@ -31,4 +31,11 @@ def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldE
             yield forbidden(report.path.child("startTime"), detail)
 
 
-RULE: Rule[Eviction] = Rule(name="first-sync", doc=__doc__, update_status=_check, guard=True)
+RULE: Rule[Eviction] = Rule(
+    name="first-sync",
+    doc=__doc__,
+    reads=("status.targetResponders", "status.responders"),
+    judges=("status.targetResponders",),
+    update_status=_check,
+    guard=True,
+)

@@ -31,6 +31,8 @@ def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldE
 RULE: Rule[Eviction] = Rule(
     name="heartbeat-spacing",
     doc=__doc__,
+    reads=("status.responders", "status.targetResponders"),
+    judges=("status.responders.heartbeatTime",),
     update_status=_check,
     guard=True,
     enforcement=Enforcement.WARN,

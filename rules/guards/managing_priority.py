@@ -36,6 +36,7 @@ def _check(new: Pod, *, old: Pod | None, context: Context) -> Iterator[FieldErro
 RULE: Rule[Pod] = Rule(
     name="managing-priority",
     doc=__doc__,
+    reads=("spec.evictionResponders", "metadata.annotations", "metadata.ownerReferences"),
     create=_check,
     guard=True,
     enforcement=Enforcement.WARN,

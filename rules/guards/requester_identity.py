@@ -92,6 +92,14 @@ def _speaks(new: EvictionRequest, old: EvictionRequest | None, context: Context)
 RULE: Rule[EvictionRequest] = Rule(
     name="requester-identity",
     doc=__doc__,
+    reads=(
+        "spec.requester",
+        "spec.intent",
+        "metadata.ownerReferences",
+        "metadata.finalizers",
+        "metadata.deletionTimestamp",
+    ),
+    judges=("spec.intent", "metadata.ownerReferences", "metadata.finalizers"),
     create=_check,
     update=_check,
     delete=_check,

@@ -17,8 +17,6 @@ _FIELD = Path("status.requesters")
 
 
 def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldError]:
-    if "requesters" not in context.changed:
-        return
     kept = {requester.name for requester in new.status.requesters}
     dropped = [requester for requester in old.status.requesters if requester.name not in kept]
     has_room = len(new.status.requesters) < MAX_REQUESTERS
@@ -40,6 +38,7 @@ def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldE
 RULE: Rule[Eviction] = Rule(
     name="requesters-preserved",
     doc=__doc__,
+    reads=("status.requesters",),
     update_status=_check,
     guard=True,
     enforcement=Enforcement.WARN,

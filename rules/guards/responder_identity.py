@@ -80,6 +80,8 @@ def _only_starts(report: Report) -> bool:
 RULE: Rule[Eviction] = Rule(
     name="responder-identity",
     doc=__doc__,
+    reads=("status.responders", "status.targetResponders"),
+    judges=("status.responders",),
     update_status=_check,
     asks=_asks,
     guard=True,

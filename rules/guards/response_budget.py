@@ -33,6 +33,7 @@ def _check(new: Pod, *, old: Pod | None, context: Context) -> Iterator[FieldErro
 RULE: Rule[Pod] = Rule(
     name="response-budget",
     doc=__doc__,
+    reads=("spec.evictionResponders", "metadata.annotations"),
     create=_check,
     guard=True,
     enforcement=Enforcement.WARN,

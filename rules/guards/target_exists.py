@@ -65,6 +65,7 @@ def _obstacle(live: LivePod) -> str:
 RULE: Rule[EvictionRequest] = Rule(
     name="target-exists",
     doc=__doc__,
+    reads=("spec.target",),
     create=_check,
     asks=_asks,
     guard=True,

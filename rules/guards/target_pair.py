@@ -66,5 +66,5 @@ def _is_controllers(new: Eviction | EvictionRequest, context: Context) -> bool:
 
 
 RULE: Rule[Eviction | EvictionRequest] = Rule(
-    name="target-pair", doc=__doc__, create=_check, asks=_asks, guard=True
+    name="target-pair", doc=__doc__, reads=("spec.target",), create=_check, asks=_asks, guard=True
 )

@@ -70,6 +70,8 @@ def _declared_gone(
 RULE: Rule[Eviction | EvictionRequest] = Rule(
     name="target-truth",
     doc=__doc__,
+    reads=("status.conditions", "spec.target"),
+    judges=("status.conditions",),
     update_status=_check,
     asks=_asks,
     guard=True,

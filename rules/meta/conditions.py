@@ -65,5 +65,9 @@ def _judge_reason(path: Path, reason: str) -> Iterator[FieldError]:
 
 
 RULE: Rule[Eviction | EvictionRequest] = Rule(
-    name="well-formed-conditions", doc=__doc__, update_status=_check
+    name="well-formed-conditions",
+    doc=__doc__,
+    reads=("status.conditions",),
+    standing=True,
+    update_status=_check,
 )

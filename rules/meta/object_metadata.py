@@ -134,6 +134,18 @@ def _judge_finalizers(path: Path, finalizers: tuple[str, ...]) -> Iterator[Field
 RULE: Rule[_Object] = Rule(
     name="object-metadata",
     doc=__doc__,
+    reads=(
+        "metadata.name",
+        "metadata.generateName",
+        "metadata.namespace",
+        "metadata.uid",
+        "metadata.deletionTimestamp",
+        "metadata.labels",
+        "metadata.annotations",
+        "metadata.ownerReferences",
+        "metadata.finalizers",
+    ),
+    standing=True,
     create=_create,
     update=_update,
     update_status=_update_status,

@@ -28,5 +28,9 @@ def _check(new: Pod, *, old: Pod, context: Context) -> Iterator[FieldError]:
 
 
 RULE: Rule[Pod] = Rule(
-    name="fixed-pod-responders", doc=__doc__, update=_check, update_status=_check
+    name="fixed-pod-responders",
+    doc=__doc__,
+    reads=("spec.evictionResponders", "metadata.annotations"),
+    update=_check,
+    update_status=_check,
 )

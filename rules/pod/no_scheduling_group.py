@@ -30,4 +30,10 @@ def _has_both(pod: Pod | None, root: Path) -> bool:
     )
 
 
-RULE: Rule[Pod] = Rule(name="no-scheduling-group", doc=__doc__, create=_check, update=_check)
+RULE: Rule[Pod] = Rule(
+    name="no-scheduling-group",
+    doc=__doc__,
+    reads=("spec.evictionResponders", "metadata.annotations", "spec.schedulingGroup"),
+    create=_check,
+    update=_check,
+)

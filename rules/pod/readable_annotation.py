@@ -26,6 +26,7 @@ def _check(new: Pod, *, old: Pod | None, context: Context) -> Iterator[FieldErro
 RULE: Rule[Pod] = Rule(
     name="readable-annotation",
     doc=__doc__,
+    reads=("metadata.annotations",),
     create=_check,
     update=_check,
     update_status=_check,

@@ -57,5 +57,9 @@ def _judge_requirement(path: Path, requirement: LabelRequirement) -> Iterator[Fi
 
 
 RULE: Rule[AnyPolicy] = Rule(
-    name="well-formed-selectors", doc=__doc__, create=_check, update=_check
+    name="well-formed-selectors",
+    doc=__doc__,
+    reads=("spec.podSelector", "spec.namespaceSelector"),
+    create=_check,
+    update=_check,
 )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.decode import DecodeError, load
+from rules.decode import DecodeError
 from rules.evaluate import ADMITTED, Verdict, Violation
 from rules.field import FieldError, Path, forbidden, invalid, required
 from rules.rule import Enforcement, Outcome
@@ -16,7 +16,7 @@ from webhook.review import MAX_ANNOTATION, Review, decode, encode, printable, re
 
 
 def read(document: Any) -> Review:
-    return decode(load(encoded(document)), NOW)
+    return decode(encoded(document), NOW)
 
 
 def broken(
