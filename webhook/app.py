@@ -6,32 +6,29 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from datetime import datetime
-from functools import partial
 from typing import Any, Final
 
 import structlog
+from aiohttp import web
 
 from cluster.clock import now
 from cluster.failures import ClusterFailure
 from rules.evaluate import Policy
-from webhook.connection import Connections
+from webhook.bounds import Bounds
 from webhook.facts import Cluster, Connect, FactFinder, Finder, Offline
-from webhook.handler import Validator
-from webhook.health import Health
+from webhook.handler import Reviews
+from webhook.health import Health, Status
+from webhook.listening import every, serving
 from webhook.metrics import Metrics
 from webhook.selfcheck import SelfCheck
 from webhook.settings import (
-    BACKLOG,
-    HEADER_SECONDS,
     LINGER_SECONDS,
     REFRESH_SECONDS,
     SHUTDOWN_SECONDS,
-    SWEEP_SECONDS,
     TIME_AGAIN_SECONDS,
     TIME_SECONDS,
     Settings,
 )
-from webhook.status import Status
 from webhook.tls import CertificateError, ServingCertificate
 
 _log = structlog.get_logger()
@@ -75,35 +72,44 @@ class Server:
     ) -> None:
         self.settings = settings
         self.certificate = certificate
-        self.metrics = Metrics()
         self.status = Status()
+        self._bounds = Bounds(settings)
+        self.metrics = Metrics()
+        self.metrics.watch(self._bounds, certificate)
         self._clock = clock
         self._policy = policy
         self._connect = connect
 
     async def serve(self, sockets: Sequence[socket.socket], shutdown: Shutdown) -> None:
         """Answer until ``shutdown``, and then whatever is under way."""
+        asyncio.get_running_loop().set_exception_handler(_log_failure)
+        context = self.certificate.context
         async with self._connect() as cluster:
-            if cluster is None:
-                self.status.knows_time = True
-                await self._answer(Offline(), self._clock, sockets, shutdown)
-                return
-            keeping = asyncio.create_task(self._keep_time(cluster))
-            try:
-                finder = FactFinder(cluster, self.metrics)
-                await self._answer(finder, cluster.time.now, sockets, shutdown)
-            finally:
-                keeping.cancel()
+            app = self._application(cluster)
+            async with serving(app, self._bounds, sockets, context) as stop:
+                self.status.is_serving = True
+                await shutdown.begun.wait()
+                await self._drain(shutdown)
+                stop()
+                self._bounds.close_idle()
+                rest = self.settings.timeout + LINGER_SECONDS
+                await _first(rest, self._bounds.emptied(), shutdown.hurried.wait())
+                self._bounds.abort()
+                await _first(SHUTDOWN_SECONDS, self._bounds.emptied())
 
-    async def _answer(
-        self,
-        finder: Finder,
-        clock: Callable[[], datetime],
-        sockets: Sequence[socket.socket],
-        shutdown: Shutdown,
-    ) -> None:
-        validator = Validator(self.settings, self._policy, self.metrics, clock, finder)
-        await self._serve(Connections(validator, self.settings), sockets, shutdown)
+    def _application(self, cluster: Cluster | None) -> web.Application:
+        finder: Finder = Offline()
+        clock = self._clock
+        if cluster is not None:
+            finder, clock = FactFinder(cluster, self.metrics), cluster.time.now
+        reviews = Reviews(self.settings, self._policy, self.metrics, clock, finder, self._bounds)
+        app = reviews.application()
+        app.cleanup_ctx.append(lambda _: every(REFRESH_SECONDS, self._refresh, self._complain))
+        if cluster is None:
+            self.status.knows_time = True
+        else:
+            app.cleanup_ctx.append(lambda _: _meanwhile(self._keep_time(cluster)))
+        return app
 
     async def _keep_time(self, cluster: Cluster) -> None:
         """Ask for the API server's time, at first until it is known, then every now and then."""
@@ -117,53 +123,11 @@ class Server:
                 self.metrics.clock_ahead.set(cluster.clock_ahead.total_seconds())
             await asyncio.sleep(TIME_SECONDS if cluster.time.is_known else TIME_AGAIN_SECONDS)
 
-    async def _serve(
-        self, pool: Connections, sockets: Sequence[socket.socket], shutdown: Shutdown
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(_log_failure)
-        servers = [
-            await loop.create_server(
-                pool,
-                sock=each,
-                ssl=self.certificate.context,
-                backlog=BACKLOG,
-                ssl_handshake_timeout=HEADER_SECONDS,
-                ssl_shutdown_timeout=SHUTDOWN_SECONDS,
-            )
-            for each in sockets
-        ]
-        show, complain = partial(self._show, pool), partial(_complain, pool)
-        self._show_certificate()
-        self.status.is_serving = True
-        async with (
-            every(SWEEP_SECONDS, pool.sweep, show),
-            every(REFRESH_SECONDS, self._refresh, complain),
-        ):
-            await shutdown.begun.wait()
-            await self._drain(pool, shutdown)
-            for server in servers:
-                server.close()
-            pool.close_idle()
-            rest = self.settings.timeout + LINGER_SECONDS
-            await _first(rest, pool.emptied(), shutdown.hurried.wait())
-            pool.abort()
-            await _first(SHUTDOWN_SECONDS, pool.emptied())
-
-    async def _drain(self, pool: Connections, shutdown: Shutdown) -> None:
+    async def _drain(self, shutdown: Shutdown) -> None:
         """Serve on until nobody sends new calls any more, but make every caller connect anew."""
-        self.status.is_draining = True
-        pool.draining = True
+        self.status.is_draining = self._bounds.draining = True
         _log.info("draining", seconds=self.settings.drain, hint="the same signal again ends it")
         await _first(self.settings.drain, shutdown.hurried.wait())
-
-    def _show(self, pool: Connections) -> None:
-        self.metrics.in_flight.set(pool.waiting)
-        self.metrics.connections.set(len(pool.open))
-
-    def _show_certificate(self) -> None:
-        self.metrics.not_before.set(self.certificate.not_before.timestamp())
-        self.metrics.not_after.set(self.certificate.not_after.timestamp())
 
     def _refresh(self) -> None:
         certificate = self.certificate
@@ -174,15 +138,13 @@ class Server:
             _log.warning("certificate refused, the last good one stays", error=str(error))
             return
         if changed:
-            self._show_certificate()
             _log.info("certificate loaded", not_after=certificate.not_after.isoformat())
 
-
-def _complain(pool: Connections) -> None:
-    # Not a line for each: they come in floods, and without their bodies they have no uid.
-    if pool.turned_away:
-        _log.error("overloaded", turned_away=pool.turned_away, waiting=pool.waiting)
-        pool.turned_away = 0
+    def _complain(self) -> None:
+        # Not a line for each: they come in floods, and without their bodies they have no uid.
+        if turned_away := self._bounds.turned_away:
+            _log.error("overloaded", turned_away=turned_away, waiting=self._bounds.waiting)
+            self._bounds.turned_away = 0
 
 
 async def serve_health(
@@ -196,33 +158,17 @@ async def serve_health(
 
     ``served`` is where reviews are answered: address and port.
     """
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(_log_failure)
     certificate = server.certificate
     check = SelfCheck(certificate, served)
     health = Health(server.status, certificate, server.metrics.registry, clock, check)
-    pool = Connections(health, server.settings)
-    servers = [await loop.create_server(pool, sock=each, backlog=BACKLOG) for each in sockets]
-    async with every(SWEEP_SECONDS, pool.sweep):
+    async with serving(health.application(), Bounds(server.settings), sockets):
         await until
-    for each in servers:
-        each.close()
 
 
 @asynccontextmanager
-async def every(seconds: float, *steps: Callable[[], None]) -> AsyncIterator[None]:
-    """Take ``steps`` every so many seconds, whatever they raise, as long as the block runs."""
-
-    async def repeat() -> None:
-        while True:
-            for step in steps:
-                try:
-                    step()
-                except Exception:  # noqa: BLE001 - the next time may go well
-                    _log.exception("upkeep failed")
-            await asyncio.sleep(seconds)
-
-    task = asyncio.create_task(repeat())
+async def _meanwhile(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Do ``work`` as long as the block runs."""
+    task = asyncio.create_task(work)
     try:
         yield
     finally:

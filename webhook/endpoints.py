@@ -5,7 +5,6 @@ answers, and when to give up, is the business of :mod:`webhook.handler`.
 """
 
 from collections.abc import Callable, Mapping
-from http import HTTPStatus
 from time import perf_counter
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -14,7 +13,6 @@ import structlog
 from rules.evaluate import ADMITTED, Inquiry, Policy, Verdict
 from rules.facts import Facts, Question
 from rules.mutate import UNCHANGED, Draft, MutationPolicy, Revision
-from webhook.connection import Reply
 from webhook.metrics import Metrics
 from webhook.review import Review, decision, encode, encode_revision, outcome
 
@@ -30,7 +28,8 @@ class Pending(NamedTuple):
 
     questions: Mapping[Question, bool]
     """What has to be known; True marks what must be had."""
-    decide: Callable[[Facts], Reply]
+    decide: Callable[[Facts], bytes]
+    """Gives the body of the answer."""
 
 
 class Endpoint(Protocol):
@@ -57,14 +56,14 @@ class Validating:
             lambda facts: self._decide(review, inquiry.verdict(facts), began),
         )
 
-    def _decide(self, review: Review, verdict: Verdict, began: float) -> Reply:
-        reply = Reply(HTTPStatus.OK, encode(review, verdict))
+    def _decide(self, review: Review, verdict: Verdict, began: float) -> bytes:
+        answer = encode(review, verdict)
         self._metrics.judged(review, verdict, perf_counter() - began)
         if verdict.violations:
             _log.info(**_verdict_line(review, verdict))
         elif review.request is None:
             _log.debug("not ours", uid=review.uid, kind=review.kind, group=review.group)
-        return reply
+        return answer
 
 
 class Mutating:
@@ -83,8 +82,8 @@ class Mutating:
             draft.questions(), lambda facts: self._decide(review, draft.revision(facts), began)
         )
 
-    def _decide(self, review: Review, revision: Revision, began: float) -> Reply:
-        reply = Reply(HTTPStatus.OK, encode_revision(review, revision))
+    def _decide(self, review: Review, revision: Revision, began: float) -> bytes:
+        answer = encode_revision(review, revision)
         self._metrics.revised(review, revision, perf_counter() - began)
         if revision.made:
             _log.info(
@@ -93,7 +92,7 @@ class Mutating:
                 changes=[made.note for made in revision.made],
                 **_about(review),
             )
-        return reply
+        return answer
 
 
 def _about(review: Review) -> dict[str, Any]:

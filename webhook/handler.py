@@ -2,24 +2,22 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from datetime import datetime
 from functools import lru_cache
-from http import HTTPMethod, HTTPStatus
 from math import inf
 from time import perf_counter
-from typing import Any, Final
+from typing import Final
 from urllib.parse import parse_qs
 
 import structlog
-from aiohttp import hdrs
-from aiohttp.http import RawRequestMessage
+from aiohttp import hdrs, web
 
 from rules.decode import DecodeError
 from rules.evaluate import Policy
-from rules.facts import NO_FACTS
+from rules.facts import NO_FACTS, Facts
 from rules.mutate import MutationPolicy
-from webhook.connection import TEXT, Reply
+from webhook.bounds import UID, Bounds, Handler, OverloadedError
 from webhook.endpoints import Endpoint, Mutating, Pending, Validating
 from webhook.facts import Finder, SilentClusterError
 from webhook.metrics import Metrics
@@ -28,7 +26,7 @@ from webhook.settings import ANSWER_MARGIN_SECONDS, Settings
 
 PATH: Final = "/validate"
 MUTATE_PATH: Final = "/mutate"
-_PATHS: Final = (PATH, MUTATE_PATH)
+_JSON: Final = "application/json"
 
 _log = structlog.get_logger()
 
@@ -36,8 +34,8 @@ _MAX_DETAIL: Final = 300
 """Characters of an error's text, in a refusal and in a log line. Our own choice."""
 
 
-class Validator:
-    """Answers admission reviews. Every method returns at once; none raises."""
+class Reviews:
+    """Answers admission reviews."""
 
     def __init__(
         self,
@@ -46,96 +44,88 @@ class Validator:
         metrics: Metrics,
         clock: Callable[[], datetime],
         finder: Finder,
+        bounds: Bounds,
     ) -> None:
         self._timeout = settings.timeout
-        self._endpoints: dict[str, Endpoint] = {
-            PATH: Validating(policy, metrics),
-            MUTATE_PATH: Mutating(MutationPolicy(settings.mutations, settings.mode), metrics),
-        }
+        self._validating = Validating(policy, metrics)
+        self._mutating = Mutating(MutationPolicy(settings.mutations, settings.mode), metrics)
         self._metrics = metrics
         self._clock = clock
         self._finder = finder
+        self._bounds = bounds
 
-    def begin(self, head: RawRequestMessage) -> Reply | float:
-        """Refuse what is no admission review by its head, or say how long its body may take."""
-        seconds = _seconds(head.path)
-        if seconds is None:
-            return self.refuse(HTTPStatus.NOT_FOUND, f"only {' and '.join(_PATHS)} are served")
-        if head.method != HTTPMethod.POST:
-            reply = self.refuse(HTTPStatus.METHOD_NOT_ALLOWED, "must be POST")
-            return reply._replace(allow=b"POST")
-        headers = head.headers
-        if not _is_json(headers.get(hdrs.CONTENT_TYPE, "")):
-            return self.refuse(
-                HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json in UTF-8"
-            )
-        if headers.get(hdrs.CONTENT_ENCODING, "identity").strip().lower() != "identity":
-            return self.refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body may not be compressed")
-        return min(seconds, self._timeout)
+    def application(self) -> web.Application:
+        """What is served."""
+        app = web.Application(middlewares=[self._count_refusals])
+        app.router.add_post(PATH, self._validate)
+        app.router.add_post(MUTATE_PATH, self._mutate)
+        return app
 
-    def answer(
-        self, head: RawRequestMessage, body: bytes, began: float
-    ) -> Reply | Coroutine[Any, Any, Reply]:
-        """Answer the review in ``body``; a coroutine where the cluster has to be asked first."""
-        review = None
+    @web.middleware
+    async def _count_refusals(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except web.HTTPException as refusal:
+            self._metrics.failed(refusal.status)
+            if isinstance(refusal, OverloadedError):
+                self._metrics.shed.inc()
+            # Not the exception itself: aiohttp keeps it until the next request of the connection,
+            # and with it, in the frames of its traceback, the body.
+            return web.Response(status=refusal.status, body=refusal.body, headers=refusal.headers)
+
+    async def _validate(self, request: web.Request) -> web.Response:
+        return await self._answer(request, self._validating)
+
+    async def _mutate(self, request: web.Request) -> web.Response:
+        return await self._answer(request, self._mutating)
+
+    async def _answer(self, request: web.Request, endpoint: Endpoint) -> web.Response:
+        began = perf_counter()
+        seconds = min(_seconds(request.raw_path), self._timeout)
+        _check_media(request)
+        body = await self._bounds.read(request, seconds)
         try:
             review = decode(body, self._clock())
-            pending = self._endpoints[head.path.partition("?")[0]].take(review, began)
-            questions = pending.questions
-            facts = self._finder.recall(review.user, questions) if questions else NO_FACTS
-            if facts is not None:
-                return pending.decide(facts)
+            request[UID] = review.uid
+            pending = endpoint.take(review, began)
         except DecodeError as error:
             _log.info("refused", code=400, error=str(error))
-            return self.refuse(HTTPStatus.BAD_REQUEST, str(error))
-        except Exception:  # noqa: BLE001 - our bug, whatever it is: failurePolicy decides
-            return self._fail(review)
-        seconds = min(_seconds(head.path) or inf, self._timeout)
-        return self._answer_later(review, pending, began, seconds)
+            raise web.HTTPBadRequest(text=f"{cut(printable(str(error)), _MAX_DETAIL)}\n") from None
+        questions = pending.questions
+        facts = self._finder.recall(review.user, questions) if questions else NO_FACTS
+        if facts is None:
+            with self._bounds.place(len(body)):
+                facts = await self._find(review, pending, began + seconds - perf_counter())
+        return web.Response(body=pending.decide(facts), content_type=_JSON)
 
-    async def _answer_later(
-        self, review: Review, pending: Pending, began: float, seconds: float
-    ) -> Reply:
+    async def _find(self, review: Review, pending: Pending, seconds: float) -> Facts:
         try:
-            left = seconds - (perf_counter() - began)
-            async with asyncio.timeout(left):
-                facts = await self._finder.find(review.user, pending.questions, left)
-            return pending.decide(facts)
+            async with asyncio.timeout(seconds):
+                return await self._finder.find(review.user, pending.questions, seconds)
         except (SilentClusterError, TimeoutError) as error:
             # No answer is no denial, and no half of a change: failurePolicy decides.
             _log.error("the cluster does not answer", uid=review.uid, error=str(error) or "in time")
-            detail = "the cluster gave no answer on which this one depends; see the log"
-            return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
-        except Exception:  # noqa: BLE001 - as above
-            return self._fail(review)
+            text = "the cluster gave no answer on which this one depends; see the log\n"
+            raise web.HTTPInternalServerError(text=text) from None
 
-    def _fail(self, review: Review | None) -> Reply:
-        _log.exception("failed", uid=review.uid if review else "")
-        return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error; see the log")
 
-    def refuse(self, status: int, detail: str) -> Reply:
-        """Count and answer a request that can't be judged."""
-        self._metrics.failed(status)
-        return Reply(status, f"{cut(printable(detail), _MAX_DETAIL)}\n".encode(), TEXT)
-
-    def overloaded(self) -> Reply:
-        """Count and answer a request for which there is no room."""
-        self._metrics.shed.inc()
-        return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "too many requests are waiting")
+def _check_media(request: web.Request) -> None:
+    headers = request.headers
+    if not _is_json(headers.get(hdrs.CONTENT_TYPE, "")):
+        text = "Content-Type must be application/json in UTF-8\n"
+    elif headers.get(hdrs.CONTENT_ENCODING, "identity").strip().lower() != "identity":
+        text = "the body may not be compressed\n"
+    else:
+        return
+    raise web.HTTPUnsupportedMediaType(text=text)
 
 
 @lru_cache(maxsize=64)
-def _seconds(target: str) -> float | None:
-    """How long the body of a request to ``target`` may take; None for another path than ours.
-
-    Infinite without a usable ``?timeout=``.
-    """
-    path, _, query = target.partition("?")
-    if path not in _PATHS:
-        return None
-    asked = _duration(parse_qs(query).get("timeout", [""])[0])
+def _seconds(target: str) -> float:
+    """How long an answer to ``target`` may take; infinite without a usable ``?timeout=``."""
+    asked = _duration(parse_qs(target.partition("?")[2]).get("timeout", [""])[0])
     if not asked:
-        return float("inf")
+        return inf
     # A caller that waits for less than the margin gets half of its time.
     return max(asked - ANSWER_MARGIN_SECONDS, asked / 2)
 
@@ -172,4 +162,4 @@ def _is_json(content_type: str) -> bool:
         for name, _, value in (parameter.partition("=") for parameter in parameters)
         if name == "charset"
     ]
-    return media == "application/json" and all(charset == "utf-8" for charset in charsets)
+    return media == _JSON and all(charset == "utf-8" for charset in charsets)

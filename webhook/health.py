@@ -1,24 +1,33 @@
 """What the kubelet and Prometheus ask, over plain HTTP on a port of its own."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
-from http import HTTPMethod, HTTPStatus
+from http import HTTPStatus
 from typing import Final
 
-from aiohttp import hdrs
-from aiohttp.http import RawRequestMessage
+from aiohttp import hdrs, web
 from prometheus_client import CollectorRegistry
 from prometheus_client import exposition as plain
 from prometheus_client.openmetrics import exposition as openmetrics
 
 from rules.times import format_time
-from webhook.connection import TEXT, Reply
 from webhook.selfcheck import SelfCheck
-from webhook.settings import HEADER_SECONDS
-from webhook.status import Status
 from webhook.tls import ServingCertificate
 
 _OPENMETRICS: Final = "application/openmetrics-text"
+
+
+@dataclass(slots=True)
+class Status:
+    """How far the server is."""
+
+    is_serving: bool = False
+    """Whether it takes connections."""
+    knows_time: bool = False
+    """Whether the time to judge by is known."""
+    is_draining: bool = False
+    """Whether it has been told to end."""
 
 
 class Health:
@@ -38,41 +47,21 @@ class Health:
         self._registry = registry
         self._clock = clock
         self._check = check
-        self._paths: dict[str, Callable[[RawRequestMessage], Reply | None]] = {
-            "/livez": lambda _: _report([]),  # who hangs does not answer
-            "/readyz": lambda _: self._readiness(),
-            "/metrics": self._metrics,
-        }
 
-    def begin(self, head: RawRequestMessage) -> Reply | float:
-        """Answer, unless that takes a handshake; no request here needs a body."""
-        answer = self._paths.get(head.path.partition("?")[0])
-        if answer is None:
-            return self.refuse(HTTPStatus.NOT_FOUND, f"only {', '.join(self._paths)} are served")
-        if head.method not in (HTTPMethod.GET, HTTPMethod.HEAD):
-            reply = self.refuse(HTTPStatus.METHOD_NOT_ALLOWED, "must be GET")
-            return reply._replace(allow=b"GET, HEAD")
-        return answer(head) or HEADER_SECONDS
+    def application(self) -> web.Application:
+        """What is served."""
+        app = web.Application()
+        app.router.add_get("/livez", self._livez)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._metrics)
+        return app
 
-    async def answer(self, head: RawRequestMessage, body: bytes, began: float) -> Reply:  # noqa: ARG002
-        """Say whether requests are welcome: nothing else is left to be answered here."""
-        found = await self._check.look()
-        return _report([*self.not_ready(), *found])
+    async def _livez(self, _: web.Request) -> web.Response:
+        return _report([])  # who hangs does not answer
 
-    def refuse(self, status: int, detail: str) -> Reply:
-        """The answer to anything else."""
-        return Reply(status, f"{detail}\n".encode(), TEXT)
-
-    def overloaded(self) -> Reply:
-        """The answer when very many wait for one handshake."""
-        return self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "busy")
-
-    def _readiness(self) -> Reply | None:
-        """Why the server should get no requests, or that it should; None: a handshake tells."""
-        if reasons := self.not_ready():
-            return _report(reasons)
-        known = self._check.known()
-        return _report(known) if known is not None else None
+    async def _readyz(self, _: web.Request) -> web.Response:
+        """Say whether requests are welcome, by a handshake where nothing else speaks against it."""
+        return _report(self.not_ready() or await self._check.look())
 
     def not_ready(self) -> list[str]:
         """Why the server should get no requests, as far as it knows itself."""
@@ -89,17 +78,19 @@ class Health:
             return ["does not know the API server's time yet"]
         return []
 
-    def _metrics(self, head: RawRequestMessage) -> Reply:
+    async def _metrics(self, request: web.Request) -> web.Response:
         # Not prometheus_client's own choice: it fails on versions that are no numbers.
-        if _OPENMETRICS in head.headers.get(hdrs.ACCEPT, ""):
+        if _OPENMETRICS in request.headers.get(hdrs.ACCEPT, ""):
             body = openmetrics.generate_latest(self._registry)  # type: ignore[no-untyped-call]
-            return Reply(HTTPStatus.OK, body, openmetrics.CONTENT_TYPE_LATEST.encode())
-        body = plain.generate_latest(self._registry)
-        return Reply(HTTPStatus.OK, body, plain.CONTENT_TYPE_PLAIN_0_0_4.encode())
+            kind = openmetrics.CONTENT_TYPE_LATEST
+        else:
+            body = plain.generate_latest(self._registry)
+            kind = plain.CONTENT_TYPE_PLAIN_0_0_4
+        return web.Response(body=body, headers={hdrs.CONTENT_TYPE: kind})
 
 
-def _report(reasons: list[str]) -> Reply:
+def _report(reasons: list[str]) -> web.Response:
     if not reasons:
-        return Reply(HTTPStatus.OK, b"ok\n", TEXT)
+        return web.Response(text="ok\n")
     text = "".join(f"{reason}\n" for reason in reasons)
-    return Reply(HTTPStatus.SERVICE_UNAVAILABLE, text.encode(), TEXT)
+    return web.Response(text=text, status=HTTPStatus.SERVICE_UNAVAILABLE)

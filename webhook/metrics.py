@@ -20,7 +20,9 @@ from rules.decode import SHAPES
 from rules.evaluate import Verdict
 from rules.mutate import Revision
 from rules.request import STATUS
+from webhook.bounds import Bounds
 from webhook.review import Review, decision, plural
+from webhook.tls import ServingCertificate
 
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds in seconds."""
@@ -73,19 +75,19 @@ class Metrics:
         self._add_gauges()
 
     def _add_gauges(self) -> None:
-        self.in_flight = self._gauge(
+        self._in_flight = self._gauge(
             "in_flight", "Requests that wait for their bodies, or for an answer of the cluster."
         )
-        self.connections = self._gauge("connections", "Open connections.")
+        self._connections = self._gauge("connections", "Open connections.")
         self.clock_ahead = self._gauge(
             "clock_ahead_seconds",
             "How far the machine's clock is ahead of the API server's, whose time is used.",
         )
-        self.not_before = self._gauge(
+        self._not_before = self._gauge(
             "certificate_not_before_timestamp_seconds",
             "From when on the certificate is valid that new connections get (seconds since 1970).",
         )
-        self.not_after = self._gauge(
+        self._not_after = self._gauge(
             "certificate_not_after_timestamp_seconds",
             "When the certificate expires that new connections get (seconds since 1970).",
         )
@@ -94,6 +96,13 @@ class Metrics:
         )
         build.labels(version("usher"), python_version()).set(1)
         ProcessCollector(registry=self.registry)
+
+    def watch(self, bounds: Bounds, certificate: ServingCertificate) -> None:
+        """Look at ``bounds`` and ``certificate`` whenever somebody reads."""
+        self._in_flight.set_function(lambda: bounds.waiting)
+        self._connections.set_function(lambda: len(bounds.open))
+        self._not_before.set_function(lambda: certificate.not_before.timestamp())  # noqa: PLW0108
+        self._not_after.set_function(lambda: certificate.not_after.timestamp())  # noqa: PLW0108
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(_PREFIX + name, text, labels, registry=self.registry)

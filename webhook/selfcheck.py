@@ -31,40 +31,27 @@ class SelfCheck:
         self._address = _ANY.get(host, host), port
         self._trouble: list[str] = []
         self._looked = -inf
-        self._running: asyncio.Task[None] | None = None
-
-    def known(self) -> list[str] | None:
-        """Why the port is not as it should be, if it was looked at just now; empty if it is."""
-        return self._trouble if monotonic() - self._looked < REFRESH_SECONDS else None
+        self._looking = asyncio.Lock()
 
     async def look(self) -> list[str]:
-        """Why the port is not as it should be; empty if it is."""
-        known = self.known()
-        if known is not None:
-            return known
-        if self._running is None:
-            self._running = asyncio.create_task(self._look())
-        await asyncio.shield(self._running)  # others may be waiting for it
+        """Why the port is not as it should be, by a handshake of just now; empty if it is."""
+        async with self._looking:  # who waits here takes what the one before has found
+            if monotonic() - self._looked >= REFRESH_SECONDS:
+                self._trouble = await self._handshake()
+                self._looked = monotonic()
         return self._trouble
 
-    async def _look(self) -> None:
+    async def _handshake(self) -> list[str]:
         # A new pair may arrive meanwhile: the old one is as good then.
         meant = {self._certificate.content}
         try:
             leaf = await _shown(*self._address)
         except (OSError, TimeoutError) as error:
             reason = str(error) or f"nothing in {HANDSHAKE_SECONDS:.0f} s"
-            self._trouble = [f"the own port does not answer a TLS handshake: {reason}"]
-        else:
-            strange = leaf not in meant | {self._certificate.content}
-            self._trouble = (
-                ["the own port shows another certificate than the one that was loaded"]
-                if strange
-                else []
-            )
-        finally:
-            self._looked = monotonic()
-            self._running = None
+            return [f"the own port does not answer a TLS handshake: {reason}"]
+        if leaf not in meant | {self._certificate.content}:
+            return ["the own port shows another certificate than the one that was loaded"]
+        return []
 
 
 async def _shown(host: str, port: int) -> bytes:

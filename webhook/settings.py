@@ -38,6 +38,21 @@ this bound the process stays within a container's 256 MiB."""
 MAX_PARSED: Final = 8 * MIB
 """Bytes that the bodies had of the requests that wait for the cluster. They are held as objects,
 which take three to ten times as much; one more body may come on top."""
+MAX_HEADERS: Final = 4 * MIB
+"""Bytes of unfinished headers that are held. Those of API servers have less than 1 KiB and come
+whole, so that this much is none of theirs. Our own choice."""
+MAX_FIELDS: Final = 64
+"""Header fields of one request; API servers send some ten, and proxies add to them. Together with
+aiohttp's 8190 bytes for a field it bounds a header. Our own choice."""
+MAX_AHEAD: Final = 16 * 1024
+"""Bytes that may come after a request without being counted as the beginning of the next. Nobody
+is asked for exactness below that; API servers send nothing ahead. Our own choice."""
+READ_SIZE: Final = 64 * 1024
+"""Bytes of a body that aiohttp buffers before it is read; it takes a sixteenth of that as a bound
+for the number of chunks, each of which takes some hundred bytes. Our own choice."""
+RELIEF_TURNS: Final = 3
+"""Turns of the event loop until a handler has begun whose request has come: aiohttp wakes a task,
+which starts another one."""
 BACKLOG: Final = 1024
 """Connections that may wait to be accepted."""
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import uvloop
 from prometheus_client.parser import text_string_to_metric_families
@@ -140,6 +140,18 @@ def answer(connection: socket.socket, method: str = "POST") -> Answer:
         return Answer(response.status, dict(response.headers), response.read())
     finally:
         response.close()
+
+
+def answers(connection: socket.socket, count: int) -> list[Answer]:
+    """Read several responses, which may come together."""
+    with connection.makefile("rb") as stream:
+        return [_next_answer(stream) for _ in range(count)]
+
+
+def _next_answer(stream: BinaryIO) -> Answer:
+    status = int(stream.readline().split()[1])
+    headers = http.client.parse_headers(stream)
+    return Answer(status, dict(headers), stream.read(int(headers["Content-Length"])))
 
 
 def write_pair(folder: Path, pair: Pair) -> None:

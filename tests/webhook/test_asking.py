@@ -17,7 +17,7 @@ from rules.facts import LivePod, Permission, PodLookup
 from rules.request import User
 from rules.rule import Enforcement
 from tests.webhook.reviews import POD_UID, creation, encoded, eviction, heartbeat, review
-from tests.webhook.running import JSON, Answer, Running, Timely, answer, eventually, head, running
+from tests.webhook.running import JSON, Running, Timely, answers, eventually, head, running
 
 RESPONDER = "system:serviceaccount:acme:db"
 
@@ -292,20 +292,22 @@ def test_too_many_that_wait_are_turned_away(tmp_path: Path, cluster: FakeCluster
         assert pending.result().status == 200
 
 
-def test_who_does_not_wait_for_the_answer_gets_it_and_is_closed(
+def test_who_does_not_wait_for_an_answer_gets_them_all_in_order(
     site: Running, cluster: FakeCluster
 ) -> None:
-    body = encoded(by(RESPONDER, heartbeat()))
-    request = head("POST", "/validate", {**JSON, "Content-Length": str(len(body))}) + body
+    bodies = [encoded(by(RESPONDER, heartbeat(uid=f"uid-{number}"))) for number in range(3)]
+    requests = [
+        head("POST", "/validate", {**JSON, "Content-Length": str(len(body))}) + body
+        for body in bodies
+    ]
     cluster.answering.clear()
     with site.connect() as connection:
-        connection.sendall(request * 2)
+        connection.sendall(requests[0] + requests[1])
         eventually(lambda: cluster.reviews)
-        connection.sendall(request)
+        connection.sendall(requests[2])
         cluster.answering.set()
-        reply: Answer = answer(connection)
-        assert (reply.status, reply.headers["Connection"]) == (200, "close")
-        assert connection.recv(1) == b""
+        replies = answers(connection, len(requests))
+        assert [reply.response["uid"] for reply in replies] == ["uid-0", "uid-1", "uid-2"]
 
 
 def test_who_goes_away_costs_nothing(site: Running, cluster: FakeCluster) -> None:

@@ -16,7 +16,7 @@ import pytest
 from tests.patience import PATIENCE
 from tests.webhook.reviews import creation, encoded, eviction_request, review
 from tests.webhook.running import HOST, JSON, Running, answer, eventually, head, running
-from webhook.connection import Connection
+from webhook.bounds import Connection
 from webhook.handler import _seconds
 
 BODY: Final = encoded(creation())
@@ -126,7 +126,7 @@ def test_durations_are_read_as_go_reads_them(query: str, seconds: float) -> None
 def test_a_dripping_header_ends_the_connection(
     site: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.connection.HEADER_SECONDS", 0.1)
+    monkeypatch.setattr("webhook.bounds.HEADER_SECONDS", 0.1)
     with site.connect() as connection:
         connection.sendall(HEAD[:-4])
         assert closed(connection)
@@ -141,7 +141,7 @@ def test_a_dripping_header_after_a_request_ends_the_connection(
     with site.connect() as connection:
         connection.sendall(HEAD + BODY)
         assert answer(connection).status == 200
-        monkeypatch.setattr("webhook.connection.HEADER_SECONDS", 0.1)
+        monkeypatch.setattr("webhook.bounds.HEADER_SECONDS", 0.1)
         connection.sendall(b"POST")
         assert closed(connection)
 
@@ -149,7 +149,7 @@ def test_a_dripping_header_after_a_request_ends_the_connection(
 def test_a_body_that_comes_after_its_head_leaves_the_connection_idle(
     site: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.connection.HEADER_SECONDS", 0.1)
+    monkeypatch.setattr("webhook.bounds.HEADER_SECONDS", 0.1)
     expecting = head(
         "POST",
         "/validate",
@@ -168,10 +168,10 @@ def test_a_body_that_comes_after_its_head_leaves_the_connection_idle(
 
 
 def test_an_idle_connection_is_closed_after_a_long_while(
-    site: Running, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.connection.IDLE_SECONDS", 0.1)
-    with site.connect() as never_used, site.connect() as used:
+    monkeypatch.setattr("webhook.listening.IDLE_SECONDS", 0.1)
+    with running(tmp_path) as site, site.connect() as never_used, site.connect() as used:
         used.sendall(HEAD + BODY)
         assert answer(used).status == 200
         assert closed(used)
@@ -179,7 +179,7 @@ def test_an_idle_connection_is_closed_after_a_long_while(
 
 
 def test_an_unfinished_handshake_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webhook.app.HEADER_SECONDS", 0.2)
+    monkeypatch.setattr("webhook.listening.HEADER_SECONDS", 0.2)
     with (
         running(tmp_path) as site,
         socket.create_connection((HOST, site.port), timeout=PATIENCE) as silent,
@@ -195,7 +195,7 @@ def test_an_unfinished_handshake_is_ended(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_client_that_reads_nothing_is_given_nothing_more(
     site: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.connection.IDLE_SECONDS", 0.5)
+    monkeypatch.setattr("webhook.bounds.IDLE_SECONDS", 0.5)
     before = site.metric("usher_webhook_requests_total")
     with site.connect() as connection:
         connection.settimeout(1)
@@ -270,20 +270,20 @@ def test_a_thousand_idle_connections_change_nothing(site: Running) -> None:
         assert site.health("/readyz").status == 200
 
 
-def test_requests_beyond_the_limit_are_refused_and_others_are_not(
+def test_beyond_the_limit_who_has_waited_longest_is_given_up(
     tmp_path: Path, log: io.StringIO
 ) -> None:
     with running(tmp_path, concurrency=2) as site, ExitStack() as stack:
-        waiting = [stack.enter_context(stalled(site)) for _ in range(2)]
-        eventually(lambda: site.metric("usher_webhook_in_flight") == 2)
-        with stalled(site) as connection:
-            reply = answer(connection)
+        first = stack.enter_context(stalled(site))
+        eventually(lambda: site.metric("usher_webhook_in_flight") == 1)
+        others = [stack.enter_context(stalled(site)) for _ in range(2)]
+        reply = answer(first)
         assert reply.status == 500
         assert reply.headers["Connection"] == "close"
         assert "Retry-After" not in reply.headers
         # Whose body is there waits for nothing.
         assert site.call(creation()).response["allowed"] is True
-        for connection in waiting:
+        for connection in others:
             connection.sendall(BODY[10:])
             assert answer(connection).response["allowed"] is True
         with stalled(site) as connection:
@@ -298,18 +298,16 @@ def test_requests_beyond_the_limit_are_refused_and_others_are_not(
 def test_unfinished_bodies_are_bounded_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.connection.MAX_BUFFERED", 100_000)
+    monkeypatch.setattr("webhook.bounds.MAX_BUFFERED", 100_000)
     with running(tmp_path) as site, ExitStack() as stack:
         headers = head("POST", "/validate", {**JSON, "Content-Length": "90000"})
-        first = stack.enter_context(site.connect())
+        first, second, third = (stack.enter_context(site.connect()) for _ in range(3))
         first.sendall(headers + b" " * 80_000)
         eventually(lambda: site.metric("usher_webhook_in_flight") == 1)
-        second = stack.enter_context(site.connect())
         second.sendall(headers + b" " * 80_000)
-        assert answer(second).status == 500
-        first.close()
+        assert answer(first).status == 500
+        second.close()
         eventually(lambda: site.metric("usher_webhook_in_flight") == 0)
-        third = stack.enter_context(site.connect())
         third.sendall(headers + b" " * (90_000 - len(BODY)) + BODY)
         assert answer(third).response["allowed"] is True
 

@@ -29,10 +29,9 @@ from tests.webhook.running import (
     today,
     write_pair,
 )
-from webhook.health import Health
+from webhook.health import Health, Status
 from webhook.selfcheck import SelfCheck
 from webhook.settings import Settings
-from webhook.status import Status
 from webhook.tls import ServingCertificate
 
 REQUESTS = "usher_webhook_requests_total"
@@ -61,7 +60,7 @@ def test_nothing_else_is_served_there(site: Running, path: str) -> None:
 def test_probes_are_get(site: Running) -> None:
     reply = site.health("/livez", "POST")
     assert reply.status == 405
-    assert reply.headers["Allow"] == "GET, HEAD"
+    assert reply.headers["Allow"] == "GET,HEAD"
 
 
 @pytest.mark.parametrize(

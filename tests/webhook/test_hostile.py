@@ -1,13 +1,12 @@
 """Hostile or broken input: each kind gets its own answer, and never a 5xx."""
 
-import json
 from typing import Any, Final
 
 import pytest
 
 from tests.patience import PATIENCE
 from tests.webhook.reviews import creation, encoded, eviction_request, heartbeat, review
-from tests.webhook.running import JSON, Running, answer, head
+from tests.webhook.running import JSON, Running, answer, answers, head
 
 CREATION: Final = encoded(creation())
 MIB: Final = 1024 * 1024
@@ -344,7 +343,8 @@ def test_what_is_not_http_is_a_400_and_the_end(site: Running, data: bytes) -> No
         connection.sendall(data)
         reply = answer(connection)
         assert reply.status == 400
-        assert reply.headers["Connection"] == "close"
+        # Some answers are aiohttp's own, in HTTP/1.0, which keeps no connection without saying so.
+        assert reply.headers.get("Connection", "close") == "close"
         assert connection.recv(1) == b""
 
 
@@ -380,15 +380,7 @@ def test_requests_in_a_row_are_answered_in_order(site: Running) -> None:
             body = with_request(uid=uid)
             data += head("POST", "/validate", {**JSON, "Content-Length": str(len(body))}) + body
         connection.sendall(data)
-        buffered = connection.makefile("rb")
-        for uid in uids:
-            assert buffered.readline() == b"HTTP/1.1 200 OK\r\n"
-            length = 0
-            while (line := buffered.readline()) != b"\r\n":
-                name, _, value = line.partition(b": ")
-                length = int(value) if name == b"Content-Length" else length
-            assert json.loads(buffered.read(length))["response"]["uid"] == uid
-        buffered.close()
+        assert [reply.response["uid"] for reply in answers(connection, 50)] == uids
 
 
 def test_an_old_client_gets_one_answer(site: Running) -> None:
@@ -415,7 +407,7 @@ def test_a_client_that_asks_first_is_told_to_go_on(site: Running) -> None:
 def test_an_answer_survives_the_rest_of_a_refused_body(
     site: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.connection.LINGER_SECONDS", PATIENCE)
+    monkeypatch.setattr("webhook.listening.LINGER_SECONDS", PATIENCE)
     with site.connect() as connection:
         length = 3 * MIB
         connection.sendall(head("POST", "/nowhere", {**JSON, "Content-Length": str(length)}))

@@ -63,7 +63,7 @@ def test_a_burst_fills_the_room_and_no_more(tmp_path: Path, cluster: FakeCluster
 def test_large_requests_that_wait_are_bounded_together(
     tmp_path: Path, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.connection.MAX_PARSED", 100_000)
+    monkeypatch.setattr("webhook.bounds.MAX_PARSED", 100_000)
     with running(tmp_path, cluster=cluster, timeout=30) as site, ThreadPoolExecutor(2) as pool:
         waiting = []
         for number in range(2):  # the second one comes on top
