@@ -47,12 +47,11 @@ def _changed_in_items(member: _Member, items: Any, stored: Any) -> Iterator[str]
         # Items were added, removed or moved: anything can be different where it stands now.
         yield from (path for _, path in member.item_fields)
         return
-    for attribute, path in member.item_fields:
-        if any(
-            getattr(item, attribute) != getattr(twin, attribute)
-            for item, twin in zip(items, stored, strict=True)
-        ):
-            yield path
+    for item, twin in zip(items, stored, strict=True):
+        if item != twin:
+            for attribute, path in member.item_fields:
+                if getattr(item, attribute) != getattr(twin, attribute):
+                    yield path
 
 
 @cache

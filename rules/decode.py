@@ -196,11 +196,11 @@ def _decoder(model: Any) -> msgspec.json.Decoder[Any]:
 
 def _read_time(_: type[Any], value: object) -> datetime:
     """The one type that msgspec does not read by itself is :data:`rules.api.Time`."""
+    if type(value) is str:
+        return parse_time(value)
     if isinstance(value, datetime) and value.tzinfo is not None:
         return value
-    if not isinstance(value, str):
-        raise ValueError(TIME_HELP)  # noqa: TRY004 - msgspec adds the path to a ValueError only
-    return parse_time(value)
+    raise ValueError(TIME_HELP)
 
 
 def decode_model(model: type[ModelT], document: Any, root: Path = Path()) -> ModelT:

@@ -27,5 +27,9 @@ def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldE
 
 
 RULE: Rule[Eviction] = Rule(
-    name="final-conditions", doc=__doc__, reads=("status.conditions",), update_status=_check
+    name="final-conditions",
+    doc=__doc__,
+    reads=("status.conditions",),
+    standing=True,
+    update_status=_check,
 )
