@@ -16,12 +16,12 @@ from cli.leases import lease_from, lease_options
 from cli.node_rates import lead_from, lead_option, limits_from, node_rate_options
 from cli.options import CONTEXT_SETTINGS, common_options, health_options
 from cluster.configuration import ConfigurationError
+from cluster.event import Level
+from cluster.leader_election import Terms
 from controller.app import Settings, run
-from controller.lease import Terms
-from controller.node_keeper import NodeHealth, requester_error
-from controller.planning.extras import Extras
-from controller.planning.node_health import Timing
-from controller.planning.occurrences import Level
+from controller.eviction.planning.extras import Extras
+from controller.node_health.planning.plan import Timing
+from controller.node_health.reconciler import NodeHealth, requester_error
 from rules.mutation import Mode
 
 _TERMS: Final = Terms()

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from controller.zones import DEFAULTS, Limits
+from controller.node_health.planning.zones import DEFAULTS, Limits
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 

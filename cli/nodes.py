@@ -18,11 +18,16 @@ from cli.zones.outlook import Outlook
 from cli.zones.reading import Dump, read_dump, read_timeline
 from cluster import clock
 from cluster.key import Key
-from controller import simulation
-from controller.planning.budget import Budget
-from controller.planning.node_health import REQUESTER, Timing, plan_node_health
-from controller.simulation import Timeline, TimelineError, changes, with_full_budgets
-from controller.zones import Limits
+from controller.node_health.planning import simulation
+from controller.node_health.planning.budget import Budget
+from controller.node_health.planning.plan import REQUESTER, Timing, plan_node_health
+from controller.node_health.planning.simulation import (
+    Timeline,
+    TimelineError,
+    changes,
+    with_full_budgets,
+)
+from controller.node_health.planning.zones import Limits
 from webhook.review import printable
 
 _EPILOG: Final = """\b

@@ -15,9 +15,9 @@ from cli.progress import track
 from cli.recordings import Line, read_lines
 from cli.sources import STANDARD_INPUT
 from cluster.key import Key
-from controller.plan import Sync, plan
-from controller.planning.snapshot import Snapshot
-from controller.planning.writes import Plan, Write
+from controller.eviction.plan import Sync, plan
+from controller.eviction.planning.snapshot import Snapshot
+from controller.eviction.planning.writes import Plan, Write
 from rules.api import Time
 from rules.decode import DecodeError, decode_model
 from webhook.review import printable

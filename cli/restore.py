@@ -23,7 +23,7 @@ from cluster.configuration import ConfigurationError
 from cluster.failures import ClusterFailure, Conflict, Denied, Missing, Refused
 from cluster.key import Key
 from cluster.resources import EVICTION_REQUESTS
-from controller.planning.restoration import Restoration, plan_restoration, read_exported
+from controller.eviction.planning.restoration import Restoration, plan_restoration, read_exported
 from rules.decode import DecodeError
 from webhook.review import printable
 

@@ -60,4 +60,4 @@ CLUSTER_POLICIES: Final = Resource(POLICY_GROUP, POLICY_VERSION, "clusterrespond
 EVICTIONS: Final = Resource(GROUP, VERSION, "evictions")
 EVICTION_REQUESTS: Final = Resource(GROUP, VERSION, "evictionrequests")
 BY_NAME: Final = {resource.name: resource for resource in (EVICTIONS, EVICTION_REQUESTS)}
-"""The resources of planned writes (:attr:`controller.planning.writes.Write.resource`)."""
+"""The resources of planned writes (:attr:`controller.eviction.planning.writes.Write.resource`)."""

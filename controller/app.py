@@ -13,35 +13,29 @@ from typing import Any, Final, TypeAlias
 import structlog
 
 from cluster.client import Cluster
+from cluster.event import Level
+from cluster.informer import Informer
 from cluster.key import Key
+from cluster.leader_election import Alone, Elector, Lead, Terms
+from cluster.recorder import Recorder
 from cluster.resources import EVICTION_REQUESTS, EVICTIONS, PODS
-from controller.events import Recorder
-from controller.evictor import Evictor
+from cluster.store import Change
+from cluster.work_queue import WorkQueue
+from controller.eviction.loop import Handler, Loop, is_over
+from controller.eviction.plan import Sync
+from controller.eviction.planning.extras import Extras
+from controller.eviction.reconciler import Reconciler
+from controller.eviction.routing import EVICTIONS_POOL, EVICTOR, Item, Router
+from controller.eviction.verification import Verifier
+from controller.eviction.view import KnownPod, View, keep_eviction, keep_request, read_pod
+from controller.eviction.writer import Writer
+from controller.evictor.evictor import Evictor
 from controller.health import serving
-from controller.informer import Informer
-from controller.lease import Alone, Elector, Lead, Terms
-from controller.loop import Handler, Loop, is_over
-from controller.metrics import Board, Metrics, ZoneBoard
-from controller.node_keeper import NodeHealth, NodeKeeper
-from controller.plan import Sync
-from controller.planning.extras import Extras
-from controller.planning.occurrences import Level
+from controller.metrics import Board, Metrics
+from controller.node_health.reconciler import NodeHealth, NodeKeeper
+from controller.node_health.view import read_pod_on_node
+from controller.other_controller import Rival
 from controller.policies import PolicyKeeper
-from controller.queue import WorkQueue
-from controller.reconciler import Reconciler
-from controller.rival import Rival
-from controller.routing import EVICTIONS_POOL, EVICTOR, Item, Router
-from controller.store import Change
-from controller.verification import Verifier
-from controller.view import (
-    KnownPod,
-    View,
-    keep_eviction,
-    keep_request,
-    read_pod,
-    read_pod_on_node,
-)
-from controller.writer import Writer
 from rules.api import Eviction, EvictionRequest
 from rules.mutation import Mode
 
@@ -165,11 +159,9 @@ class Controller:
         if settings is None:
             return None
         metrics, say = self._metrics, self._events.say
-        keeper = NodeKeeper(
+        return NodeKeeper(
             settings, self._cluster, self._view, writer, self._lead, say, metrics, self._queue.add
         )
-        metrics.registry.register(ZoneBoard(lambda: keeper.plan, self._cluster.time.now))
-        return keeper
 
     def _candidate(self, cluster: Cluster) -> Lead:
         settings = self._settings

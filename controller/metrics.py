@@ -6,7 +6,7 @@ replicas are right; what describes the process by each. See ADR 85.
 """
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from heapq import nlargest
 from importlib.metadata import version
@@ -26,19 +26,14 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from cluster.resources import EVICTION_REQUESTS, EVICTIONS, PODS
-from controller.packing import Packed, summary_of
-from controller.planning import measurements
-from controller.planning.measurements import REASONS, Kind, Outcome, Waiting, waiting
-from controller.planning.node_health import NodeHealthPlan
-from controller.view import View
-from controller.zones import Zone, ZoneState
+from controller.eviction.packing import Compressed, summary_of
+from controller.eviction.planning import measurements
+from controller.eviction.planning.measurements import REASONS, Kind, Outcome, Waiting, waiting
+from controller.eviction.view import View
 from rules.api import ConditionType, Eviction, Intent, ResponderState
 from rules.states import PROCESSED
 
-_PREFIX: Final = "usher_controller_"
-_NODE_HEALTH: Final = f"{_PREFIX}node_health_"
-_ZONE: Final = ("region", "zone")
-"""Labels of what is counted zone by zone; "" where nodes have none."""
+PREFIX: Final = "usher_controller_"
 _SECONDS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)
 _LONG_SECONDS: Final = (
     *(1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0),
@@ -58,72 +53,72 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = registry = CollectorRegistry()
         self.writes = Counter(
-            f"{_PREFIX}writes",
+            f"{PREFIX}writes",
             "Writes to the API server.",
             ("resource", "subresource", "result"),
             registry=registry,
         )
         self.failures = Counter(
-            f"{_PREFIX}failures",
+            f"{PREFIX}failures",
             "Work that did not succeed and is tried again.",
             ("work", "kind"),
             registry=registry,
         )
         self.reading_failures = Counter(
-            f"{_PREFIX}reading_failures",
+            f"{PREFIX}reading_failures",
             "Lists and watches that failed, by resource and kind; Silent: a watch told nothing.",
             ("resource", "kind"),
             registry=registry,
         )
         self.requests = Counter(
-            f"{_PREFIX}api_requests",
+            f"{PREFIX}api_requests",
             "Requests to API servers, by HTTP status; <error>: no answer.",
             ("verb", "resource", "code"),
             registry=registry,
         )
         self.request_seconds = Histogram(
-            f"{_PREFIX}api_request_seconds",
+            f"{PREFIX}api_request_seconds",
             "Until an API server's answer began, or there was none; of watches, until they stood.",
             ("verb", "resource"),
             buckets=_SECONDS,
             registry=registry,
         )
         self.ended = Counter(
-            f"{_PREFIX}evictions_ended",
+            f"{PREFIX}evictions_ended",
             "Evictions that this process has ended, by the reason of the condition that is True.",
             ("reason",),
             registry=registry,
         )
         self.eviction_seconds = Histogram(
-            f"{_PREFIX}eviction_duration_seconds",
+            f"{PREFIX}eviction_duration_seconds",
             "From the creation of an Eviction to its end, by the API server's time.",
             ("outcome",),
             buckets=_LONG_SECONDS,
             registry=registry,
         )
         self.turn_seconds = Histogram(
-            f"{_PREFIX}responder_turn_seconds",
+            f"{PREFIX}responder_turn_seconds",
             "From the start of a responder to the end of its turn, by the API server's time.",
             ("responder", "outcome"),
             buckets=_LONG_SECONDS,
             registry=registry,
         )
         self.waits = Histogram(
-            f"{_PREFIX}queue_wait_seconds",
+            f"{PREFIX}queue_wait_seconds",
             "From being due to being worked on.",
             ("work",),
             buckets=_SECONDS,
             registry=registry,
         )
         self.works = Histogram(
-            f"{_PREFIX}work_seconds",
+            f"{PREFIX}work_seconds",
             "Working on an item.",
             ("work",),
             buckets=_SECONDS,
             registry=registry,
         )
         self.refused_writes = Counter(
-            f"{_PREFIX}planned_writes_refused",
+            f"{PREFIX}planned_writes_refused",
             "Planned writes that the rules refuse: each is a bug.",
             registry=registry,
         )
@@ -133,53 +128,24 @@ class Metrics:
             registry=registry,
         )
         self.events = Counter(
-            f"{_PREFIX}events",
+            f"{PREFIX}events",
             "Kubernetes Events by what became of them; writes do not count them.",
             ("result",),
             registry=registry,
         )
         self.clock_ahead = Gauge(
-            f"{_PREFIX}clock_ahead_seconds",
+            f"{PREFIX}clock_ahead_seconds",
             "How far the clock is ahead of the API server's, to about a second.",
             registry=registry,
         )
         self.lease_held = Gauge(
-            f"{_PREFIX}lease_held",
+            f"{PREFIX}lease_held",
             "1 while this process leads; 0: it stands by.",
             registry=registry,
         )
         self.stood_down = Gauge(
-            f"{_PREFIX}stood_down",
+            f"{PREFIX}stood_down",
             "1 while this process leaves the work to the cluster's own controller.",
-            registry=registry,
-        )
-        self.turns = Counter(
-            f"{_NODE_HEALTH}turns",
-            "Turns of failed nodes: times at which the pods of one were asked to leave.",
-            _ZONE,
-            registry=registry,
-        )
-        self.asked = Counter(
-            f"{_NODE_HEALTH}evictions_requested",
-            "Pods of failed nodes that were asked to leave.",
-            _ZONE,
-            registry=registry,
-        )
-        self.withdrawn = Counter(
-            f"{_NODE_HEALTH}evictions_withdrawn",
-            "Pods that were no longer asked to leave, because their node has recovered.",
-            _ZONE,
-            registry=registry,
-        )
-        self.overdue = Counter(
-            f"{_NODE_HEALTH}pods_deleted",
-            "Pods of failed nodes that were deleted, because they had not left in time.",
-            _ZONE,
-            registry=registry,
-        )
-        self.dry_run = Gauge(
-            f"{_NODE_HEALTH}dry_run",
-            "1 while evictions of failed nodes are counted, but not asked for.",
             registry=registry,
         )
         self._begin()
@@ -251,7 +217,7 @@ class Board(Collector):
 
     def _watches(self) -> Metric:
         ages = GaugeMetricFamily(
-            f"{_PREFIX}watch_age_seconds",
+            f"{PREFIX}watch_age_seconds",
             "Since the API server last said anything of the resource.",
             labels=("resource",),
         )
@@ -273,7 +239,7 @@ class Board(Collector):
             EVICTION_REQUESTS.name: len(view.requests),
         }
         text = "Objects of the cluster that each replica keeps in memory; from the leader."
-        return _tallied(f"{_PREFIX}stored_objects", text, "resource", Tally(sizes))
+        return _tallied(f"{PREFIX}stored_objects", text, "resource", Tally(sizes))
 
     def _evictions(self) -> Iterator[Metric]:
         outcomes: Tally[str] = Tally()
@@ -285,7 +251,7 @@ class Board(Collector):
             states.update(summary.states)
             responders += len(summary.states)
         yield _tallied(
-            f"{_PREFIX}evictions", "Evictions by state; from the leader.", "state", outcomes
+            f"{PREFIX}evictions", "Evictions by state; from the leader.", "state", outcomes
         )
         yield _tallied(
             "evictionrequest_controller_responder_state",
@@ -305,10 +271,10 @@ class Board(Collector):
         active = [
             (entry.key.namespace, entry.kept)
             for entry in entries
-            if not isinstance(entry.kept, Packed)
+            if not isinstance(entry.kept, Compressed)
         ]
         oldest = GaugeMetricFamily(
-            f"{_PREFIX}oldest_active_eviction_seconds",
+            f"{PREFIX}oldest_active_eviction_seconds",
             "Age of the oldest Eviction that has not ended, by the namespace of its pod and what it"
             f" waits for; of the {MAX_OLDEST} oldest; from the leader.",
             labels=("target_namespace", "reason"),
@@ -347,79 +313,6 @@ class Board(Collector):
         return _tallied(name, "EvictionRequests by intent; from the leader.", "intent", intents)
 
 
-class ZoneBoard(Collector):
-    """How the zones stand, as the leader has planned with them; a standby shows none."""
-
-    def __init__(
-        self, plan: Callable[[], NodeHealthPlan | None], now: Callable[[], datetime]
-    ) -> None:
-        """``plan`` returns the last one, with the budgets of the present."""
-        self._plan = plan
-        self._now = now
-
-    def collect(self) -> Iterator[Metric]:
-        """Everything as of the last plan."""
-        plan = self._plan()
-        statuses = plan.status.zones if plan else {}
-        states = GaugeMetricFamily(
-            f"{_NODE_HEALTH}zone_state",
-            "1 for the state that the zone is in, 0 for the others; from the leader.",
-            labels=(*_ZONE, "state"),
-        )
-        for zone, status in statuses.items():
-            for state in ZoneState:
-                states.add_metric((*zone, state), float(status.state is state))
-        yield states
-        for name, text, values in (
-            ("zone_nodes", "Nodes; from the leader.", {z: s.nodes for z, s in statuses.items()}),
-            (
-                "zone_unhealthy_fraction",
-                "Unhealthy nodes, from 0 to 1; from the leader.",
-                {z: s.unhealthy_fraction for z, s in statuses.items()},
-            ),
-            (
-                "zone_eviction_rate",
-                "Nodes per second that may be evicted, 0: none; from the leader.",
-                {z: s.rate for z, s in statuses.items()},
-            ),
-            (
-                "zone_budget",
-                "What the zone has saved up for the next node, from 0 to 1; from the leader.",
-                {z: b.tokens for z, b in plan.budgets.items()} if plan else {},
-            ),
-            (
-                "zone_queue_length",
-                "Nodes with pods that are due, and that wait for their turn; from the leader.",
-                {z: len(q) for z, q in plan.queues.items()} if plan else {},
-            ),
-        ):
-            yield _by_zone(name, text, values)
-        down = GaugeMetricFamily(
-            f"{_NODE_HEALTH}cluster_down",
-            "1 while no node at all is healthy, and nothing is evicted; from the leader.",
-        )
-        if plan is not None:
-            down.add_metric((), float(plan.status.is_down))
-        yield down
-        oldest = GaugeMetricFamily(
-            f"{_NODE_HEALTH}oldest_request_seconds",
-            "Since the oldest request was made for a pod that is there, and not being deleted; 0: "
-            "there is none; from the leader.",
-        )
-        if plan is not None:
-            since = plan.oldest
-            age = max((self._now() - since).total_seconds(), 0.0) if since is not None else 0.0
-            oldest.add_metric((), age)
-        yield oldest
-
-
-def _by_zone(name: str, text: str, values: Mapping[Zone, float]) -> Metric:
-    family = GaugeMetricFamily(_NODE_HEALTH + name, text, labels=_ZONE)
-    for zone, value in values.items():
-        family.add_metric(tuple(zone), value)
-    return family
-
-
 def _active_since(eviction: Eviction) -> datetime | None:
     states = {r.name: r.state for r in eviction.status.target_responders}
     starts = (
@@ -439,7 +332,7 @@ _OUTCOMES: Final = {
 
 
 def _family(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(_PREFIX + name, text, value=value)
+    return GaugeMetricFamily(PREFIX + name, text, value=value)
 
 
 def _tallied(name: str, text: str, label: str, tally: Tally[str]) -> Metric:

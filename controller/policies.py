@@ -17,9 +17,9 @@ from cluster.failures import ClusterFailure, Denied, Missing
 from cluster.key import Key
 from cluster.pauses import jittered
 from cluster.resources import CLUSTER_POLICIES, NAMESPACES, POLICIES, Resource
-from controller.ownership import MANAGER
-from controller.store import Store
-from controller.view import KnownPod
+from cluster.store import Store
+from controller.eviction.ownership import MANAGER
+from controller.eviction.view import KnownPod
 from rules.decode import DecodeError, decode_model
 from rules.policies import LabelSelector, selects
 

@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 from cli.zones.outlook import Outlook
-from controller.planning.budget import Waiting
-from controller.simulation import Course, Departure
-from controller.zones import Zone, ZoneStatus
+from controller.node_health.planning.budget import Waiting
+from controller.node_health.planning.simulation import Course, Departure
+from controller.node_health.planning.zones import Zone, ZoneStatus
 from rules.times import format_time
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from cluster.key import Key
-from controller.planning.node_pods import GRACE, NodePod, PodMeta, PodObject, PodStatus
-from controller.zones import Node
+from controller.node_health.planning.pods import GRACE, NodePod, PodMeta, PodObject, PodStatus
+from controller.node_health.planning.zones import Node
 from rules.api import ApiType, Condition, Int64
 from rules.policies import LabelSelector, selects
 

@@ -16,6 +16,7 @@ from cluster.client import Cluster
 from cluster.configuration import ConfigurationError
 from cluster.failures import ClusterFailure, Denied, Gone, Missing, Unauthenticated
 from cluster.key import Key
+from cluster.leader_election import NOTE
 from cluster.resources import (
     DISRUPTION_BUDGETS,
     EVICTION_REQUESTS,
@@ -24,8 +25,7 @@ from cluster.resources import (
     PODS,
     Resource,
 )
-from controller.lease import NOTE
-from controller.planning.budget import StoredBudgets
+from controller.node_health.planning.budget import StoredBudgets
 from rules.api import API_VERSION
 from rules.decode import DecodeError, decode_model, load
 from webhook.review import printable

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cli.zones.budgets import Refusal
-from controller.planning.node_health import NodeHealthPlan
-from controller.simulation import Course
-from controller.zones import Zone
+from controller.node_health.planning.plan import NodeHealthPlan
+from controller.node_health.planning.simulation import Course
+from controller.node_health.planning.zones import Zone
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,11 @@ from cli.zones.budgets import (
     refusals,
 )
 from cluster.key import Key
-from controller.planning.budget import StoredBudgets, restored
-from controller.planning.node_health import NodeHealthSnapshot, request_name
-from controller.planning.node_pods import NodePod, OwnRequest, Pods
-from controller.simulation import Timeline, TimelineEvent
-from controller.zones import READY, Node, NodeObject
+from controller.node_health.planning.budget import StoredBudgets, restored
+from controller.node_health.planning.plan import NodeHealthSnapshot, request_name
+from controller.node_health.planning.pods import NodePod, OwnRequest, Pods
+from controller.node_health.planning.simulation import Timeline, TimelineEvent
+from controller.node_health.planning.zones import READY, Node, NodeObject
 from rules.api import GROUP, ConditionStatus, EvictionRequest
 from rules.decode import DecodeError, decode_model, load, unknown_fields
 from rules.states import condition_of

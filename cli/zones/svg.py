@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from cli.zones.outlook import Outlook
 from cli.zones.text import counted, rate_text
-from controller.simulation import Course, ZoneChange
-from controller.zones import Zone, ZoneState, ZoneStatus
+from controller.node_health.planning.simulation import Course, ZoneChange
+from controller.node_health.planning.zones import Zone, ZoneState, ZoneStatus
 from rules.times import format_time
 from webhook.review import printable
 

@@ -8,8 +8,8 @@ import click
 
 from cli.zones.budgets import Refusal
 from cli.zones.outlook import Outlook
-from controller.simulation import Course, Departure, ZoneChange
-from controller.zones import Zone, ZoneState
+from controller.node_health.planning.simulation import Course, Departure, ZoneChange
+from controller.node_health.planning.zones import Zone, ZoneState
 from rules.times import format_time
 from webhook.review import printable
 

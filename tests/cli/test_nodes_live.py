@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from cluster.client import PAGE
-from controller.zones import Health
+from controller.node_health.planning.zones import Health
 from tests.cli.conftest import Run, Usher
 from tests.controller.node_bed import REGION, Bed, running_bed
 from tests.controller.program import running

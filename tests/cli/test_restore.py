@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from cli.main import usher as group
-from controller.planning.restoration import plan_restoration, read_exported
+from controller.eviction.planning.restoration import plan_restoration, read_exported
 from rules.decode import DecodeError
 from tests.cli.conftest import Usher, usher
 

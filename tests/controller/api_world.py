@@ -30,8 +30,8 @@ from cluster.failures import (
 from cluster.key import Key
 from cluster.resources import LEASES, Resource
 from cluster.server_time import ServerTime
-from controller.ownership import EVICTOR_MANAGER
-from controller.planning.writes import EVICTION_REQUESTS, EVICTIONS, Write
+from controller.eviction.ownership import EVICTOR_MANAGER
+from controller.eviction.planning.writes import EVICTION_REQUESTS, EVICTIONS, Write
 from rules.api import EVICTOR
 from tests.controller.objects import NAMESPACE, Document
 from tests.controller.store import START, Store

@@ -1,9 +1,9 @@
 """The controller of the model, with what goes beyond the reference."""
 
 from cluster.key import Key
-from controller.planning.extras import Extras, extended
-from controller.planning.snapshot import Snapshot
-from controller.planning.writes import Plan
+from controller.eviction.planning.extras import Extras, extended
+from controller.eviction.planning.snapshot import Snapshot
+from controller.eviction.planning.writes import Plan
 from tests.controller.objects import NAMESPACE
 from tests.controller.running import Controller, Item
 from tests.controller.store import Store

@@ -22,7 +22,7 @@ from cluster.resources import EVICTION_REQUESTS, EVICTIONS, PODS, Resource
 from cluster.server_time import ServerTime
 from controller.app import Controller, Settings
 from controller.metrics import Metrics
-from controller.node_keeper import NodeHealth
+from controller.node_health.reconciler import NodeHealth
 from rules.api import API_VERSION, EVICTOR
 from tests.controller.objects import Document
 

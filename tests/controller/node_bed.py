@@ -14,8 +14,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from controller.planning.node_health import REQUESTER
-from controller.zones import REGION_LABEL, ZONE_LABEL, Health
+from controller.node_health.planning.plan import REQUESTER
+from controller.node_health.planning.zones import REGION_LABEL, ZONE_LABEL, Health
 from rules.api import API_VERSION, RESPONDERS_ANNOTATION
 from tests.controller.program import present
 from tests.controlplane import Mode, NoToolchainError, binary_path, parts

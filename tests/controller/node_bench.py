@@ -22,10 +22,18 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.progress import track
-from controller.planning.node_health import NodeHealthSnapshot, plan_node_health
-from controller.planning.node_pods import NodePod, OwnRequest, PodObject, Pods
-from controller.simulation import with_full_budgets
-from controller.zones import DEFAULTS, READY, REGION_LABEL, ZONE_LABEL, Health, Node, NodeObject
+from controller.node_health.planning.plan import NodeHealthSnapshot, plan_node_health
+from controller.node_health.planning.pods import NodePod, OwnRequest, PodObject, Pods
+from controller.node_health.planning.simulation import with_full_budgets
+from controller.node_health.planning.zones import (
+    DEFAULTS,
+    READY,
+    REGION_LABEL,
+    ZONE_LABEL,
+    Health,
+    Node,
+    NodeObject,
+)
 from rules.decode import decode_model
 from rules.times import format_time
 from tests.controller.nodes import SECOND, START, request

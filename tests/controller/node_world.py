@@ -19,18 +19,20 @@ from cluster import clock
 from cluster.failures import ClusterFailure, Missing
 from cluster.key import Key
 from cluster.resources import Resource
-from controller import node_keeper, node_requests, zone_budgets
-from controller.loop import reaction_to
+from cluster.store import Change, Entry, entry_of
+from cluster.work_queue import FIRST_BACKOFF
+from controller.eviction.loop import reaction_to
+from controller.eviction.routing import Item
+from controller.eviction.view import KnownPod, View, read_request
+from controller.eviction.writer import NotLeadingError, Writer
 from controller.metrics import Metrics
-from controller.node_keeper import NodeHealth, NodeKeeper
-from controller.planning.node_health import REQUESTER
-from controller.planning.node_pods import NodePod
-from controller.queue import FIRST_BACKOFF
-from controller.routing import Item
-from controller.store import Change, Entry, entry_of
-from controller.view import KnownPod, View, read_request
-from controller.writer import NotLeadingError, Writer
-from controller.zones import Health, Node, Zone
+from controller.node_health import reconciler as node_keeper
+from controller.node_health import requests as node_requests
+from controller.node_health import zone_budgets
+from controller.node_health.planning.plan import REQUESTER
+from controller.node_health.planning.pods import NodePod
+from controller.node_health.planning.zones import Health, Node, Zone
+from controller.node_health.reconciler import NodeHealth, NodeKeeper
 from rules.times import format_time
 from tests.controller.nodes import AT_ONCE, SECOND, START, A, B
 from tests.controller.objects import Document, uid

@@ -5,17 +5,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from cluster.key import Key
-from controller.planning.budget import CAPACITY, Budget
-from controller.planning.node_health import (
+from controller.eviction.planning.writes import Write
+from controller.node_health.planning.budget import CAPACITY, Budget
+from controller.node_health.planning.plan import (
     REQUESTER,
     NodeHealthPlan,
     NodeHealthSnapshot,
     request_key,
     request_write,
 )
-from controller.planning.node_pods import NodePod, OwnRequest, Pods
-from controller.planning.writes import Write
-from controller.zones import EVICTION_RATE, Health, Node, Zone
+from controller.node_health.planning.pods import NodePod, OwnRequest, Pods
+from controller.node_health.planning.zones import EVICTION_RATE, Health, Node, Zone
 from rules.api import Intent, PodReference
 
 START: Final = datetime(2026, 7, 1, 12, tzinfo=UTC)

@@ -4,10 +4,10 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from cluster.key import Key
-from controller.plan import Sync, plan
-from controller.planning.admission import as_request
-from controller.planning.snapshot import Snapshot
-from controller.planning.writes import EVICTIONS, Plan
+from controller.eviction.plan import Sync, plan
+from controller.eviction.planning.admission import as_request
+from controller.eviction.planning.snapshot import Snapshot
+from controller.eviction.planning.writes import EVICTIONS, Plan
 from rules.api import ApiType, Eviction
 from rules.decode import decode_model
 from rules.evaluate import ADMITTED

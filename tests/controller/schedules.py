@@ -17,15 +17,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from cluster import pauses
+from cluster.event import Level
 from cluster.key import Key
+from cluster.leader_election import Terms
+from cluster.work_queue import WorkQueue
 from controller import app, policies
 from controller.app import Controller, Settings
-from controller.lease import Terms
+from controller.eviction.planning.extras import Extras
+from controller.eviction.planning.writes import EVICTION_REQUESTS, EVICTIONS, Write
 from controller.metrics import Metrics
-from controller.planning.extras import Extras
-from controller.planning.occurrences import Level
-from controller.planning.writes import EVICTION_REQUESTS, EVICTIONS, Write
-from controller.queue import WorkQueue
 from rules.api import ResponderState
 from rules.states import CLOCK_SKEW, HEARTBEAT_DEADLINE
 from rules.times import format_time

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from controller.planning.snapshot import Snapshot
-from controller.planning.writes import EVICTION_REQUESTS, EVICTIONS, Write
+from controller.eviction.planning.snapshot import Snapshot
+from controller.eviction.planning.writes import EVICTION_REQUESTS, EVICTIONS, Write
 from rules.api import Eviction, EvictionRequest
 from rules.catalog import GUARDS
 from rules.decode import decode_model

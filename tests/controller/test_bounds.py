@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.planning.extras import Extras
-from controller.planning.progression import COMPLETION_GRACE
+from controller.eviction.planning.extras import Extras
+from controller.eviction.planning.progression import COMPLETION_GRACE
 from rules.api import EVICTOR
 from rules.states import HEARTBEAT_DEADLINE
 from rules.times import format_time, parse_time

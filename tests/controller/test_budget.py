@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.planning.budget import (
+from controller.node_health.planning.budget import (
     CAPACITY,
     CLOCK_ERROR,
     Budget,
@@ -18,7 +18,7 @@ from controller.planning.budget import (
     restored,
     stored,
 )
-from controller.zones import EVICTION_RATE
+from controller.node_health.planning.zones import EVICTION_RATE
 from rules.decode import DecodeError, decode_model
 from tests.controller.nodes import SECOND, START, A, B
 

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from cluster import clock
+from cluster import leader_election as lease_module
 from cluster.failures import Refused
 from cluster.key import Key
+from cluster.leader_election import Elector, Terms
 from cluster.resources import Resource
 from cluster.server_time import ServerTime
-from controller import lease as lease_module
-from controller.lease import Elector, Terms
-from controller.loop import LONGEST_WAIT
-from controller.plan import Sync, plan
-from controller.planning.deferral import with_deferral
-from controller.planning.evictor import FIRST_BACKOFF, Answer, Attempts
-from controller.queue import WorkQueue
-from controller.routing import Item
+from cluster.work_queue import WorkQueue
+from controller.eviction.loop import LONGEST_WAIT
+from controller.eviction.plan import Sync, plan
+from controller.eviction.planning.deferral import with_deferral
+from controller.eviction.routing import Item
+from controller.evictor.planning import FIRST_BACKOFF, Answer, Attempts
 from rules.api import EVICTOR
 from rules.times import format_time
 from tests.controller import objects

@@ -8,15 +8,15 @@ from typing import Any, Final
 import orjson
 
 from cluster.key import Key
-from controller.loop import Loop
+from cluster.store import Change, entry_of
+from cluster.work_queue import WorkQueue
+from controller.eviction.loop import Loop
+from controller.eviction.plan import Sync, plan
+from controller.eviction.planning.metadata import complete_creation
+from controller.eviction.planning.owners import MAX_OWNERS, bounded_owners, with_bounded_owners
+from controller.eviction.routing import EVICTOR, Item, Router
+from controller.eviction.view import MAX_REQUESTS, View, read_eviction, read_pod, read_request
 from controller.metrics import Metrics
-from controller.plan import Sync, plan
-from controller.planning.metadata import complete_creation
-from controller.planning.owners import MAX_OWNERS, bounded_owners, with_bounded_owners
-from controller.queue import WorkQueue
-from controller.routing import EVICTOR, Item, Router
-from controller.store import Change, entry_of
-from controller.view import MAX_REQUESTS, View, read_eviction, read_pod, read_request
 from rules import api
 from rules.times import format_time
 from tests.controller import objects

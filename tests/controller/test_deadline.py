@@ -5,8 +5,8 @@ from typing import Final
 
 import pytest
 
-from controller.plan import Sync
-from controller.planning.extras import Extras
+from controller.eviction.plan import Sync
+from controller.eviction.planning.extras import Extras
 from rules.api import EVICTOR
 from rules.times import format_time
 from tests.controller.extended import Extended

@@ -12,12 +12,12 @@ import pytest
 
 from cluster import client as client_module
 from cluster.client import Cluster as Client
+from cluster.informer import Informer
 from cluster.key import Key
 from cluster.resources import PODS
+from cluster.store import Change, Store
 from controller.app import AGENT
-from controller.informer import Informer
-from controller.store import Change, Store
-from controller.view import KnownPod, read_pod
+from controller.eviction.view import KnownPod, read_pod
 from rules.api import EVICTOR
 from tests.controller.program import Program, Users, prepared, present, running, states
 from tests.controller.proxy import Proxy, Seen

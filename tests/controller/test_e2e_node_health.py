@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from controller.lease import NOTE
-from controller.zones import Health
+from cluster.leader_election import NOTE
+from controller.node_health.planning.zones import Health
 from rules.api import API_VERSION
 from tests.controller.node_bed import PATIENT, Bed, running_bed
 from tests.controller.program import Program, running

@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from controller.zones import Health
+from controller.node_health.planning.zones import Health
 from tests.controller.node_bed import PATIENT, Asked, Bed, running_bed, turns
 from tests.controller.program import Program, running
 from tests.controller.rights import CONTROLLER, NODE_HEALTH, PERMISSIONS

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from controller.lease import Terms
+from cluster.leader_election import Terms
 from rules.api import EVICTOR
 from tests.controller.program import Program, Users, cluster, present, running, states
 from tests.e2e.cluster import Cluster

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from controller.rival import ROLE
+from controller.other_controller import ROLE
 from rules.api import API_VERSION, EVICTOR
 from tests.controller.charted import cluster, proxy, users
 from tests.controller.program import Users, present, reasons, running, states

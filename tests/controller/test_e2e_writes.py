@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from controller.planning.deferral import INTERIM_DELAY
+from controller.eviction.planning.deferral import INTERIM_DELAY
 from tests.controller.program import Program, Users, cluster, controller, users
 from tests.e2e.api import Object
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
+from cluster import recorder as events_module
+from cluster.event import Level, Occurrence
 from cluster.failures import ClusterFailure, Denied, Unreachable
+from cluster.recorder import MAX_NOTE, MAX_WAITING, REPEAT_SECONDS, Recorder
 from cluster.resources import EVENTS, Resource
-from controller import events as events_module
-from controller.events import MAX_NOTE, MAX_WAITING, REPEAT_SECONDS, Recorder
-from controller.planning.occurrences import Level, Occurrence
 from rules.api import Eviction
 from rules.decode import decode_model
 from tests.controller import objects

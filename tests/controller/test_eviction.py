@@ -7,10 +7,10 @@ from typing import Any, Final
 import pytest
 
 from cluster.key import Key
-from controller.plan import Sync, plan
-from controller.planning.progression import UNCOUNTED_PAUSE
-from controller.planning.snapshot import Snapshot
-from controller.planning.writes import Plan
+from controller.eviction.plan import Sync, plan
+from controller.eviction.planning.progression import UNCOUNTED_PAUSE
+from controller.eviction.planning.snapshot import Snapshot
+from controller.eviction.planning.writes import Plan
 from rules.api import EVICTOR, RESPONDERS_ANNOTATION
 from rules.decode import decode_model
 from rules.times import format_time

@@ -4,7 +4,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from cluster.key import Key
-from controller.planning.evictor import (
+from controller.eviction.planning.snapshot import Snapshot
+from controller.evictor.planning import (
     FIRST_BACKOFF,
     HEARTBEAT_INTERVAL,
     LONGEST_BACKOFF,
@@ -18,7 +19,6 @@ from controller.planning.evictor import (
     report_request,
     report_write,
 )
-from controller.planning.snapshot import Snapshot
 from rules.api import EVICTOR, MAX_MESSAGE, Intent, ResponderStatus
 from rules.decode import decode_model
 from rules.evaluate import evaluate

@@ -6,6 +6,7 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
+from cluster.event import Occurrence
 from cluster.failures import (
     Busy,
     BusySource,
@@ -19,12 +20,11 @@ from cluster.failures import (
     Unreachable,
 )
 from cluster.key import Key
-from controller.evictor import Evictor
+from cluster.store import entry_of
+from controller.eviction.routing import EVICTOR, Item
+from controller.eviction.view import View, read_eviction, read_pod, read_request
+from controller.evictor.evictor import Evictor
 from controller.metrics import Metrics
-from controller.planning.occurrences import Occurrence
-from controller.routing import EVICTOR, Item
-from controller.store import entry_of
-from controller.view import View, read_eviction, read_pod, read_request
 from rules.api import EVICTOR as EVICTOR_NAME
 from rules.api import Eviction
 from rules.times import format_time

@@ -6,9 +6,9 @@ from typing import Any, Final
 import pytest
 
 from cluster.key import Key
-from controller.plan import Sync, plan
-from controller.planning.extras import Expiry, Extras, expiry, extended
-from controller.planning.snapshot import Snapshot
+from controller.eviction.plan import Sync, plan
+from controller.eviction.planning.extras import Expiry, Extras, expiry, extended
+from controller.eviction.planning.snapshot import Snapshot
 from rules.decode import decode_model
 from rules.times import format_time
 from tests.controller import objects

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
+from cluster import informer as informer_module
 from cluster.client import Page, WatchEvent, _Call, _failure
 from cluster.failures import (
     Busy,
@@ -22,11 +23,10 @@ from cluster.failures import (
     Unauthenticated,
     Unreachable,
 )
+from cluster.informer import Informer
 from cluster.resources import EVICTIONS, PODS
-from controller import informer as informer_module
-from controller.informer import Informer
-from controller.loop import HOPELESS_SECONDS, PERMISSION_SECONDS, reaction_to
-from controller.store import Change, Store
+from cluster.store import Change, Store
+from controller.eviction.loop import HOPELESS_SECONDS, PERMISSION_SECONDS, reaction_to
 from rules.decode import DecodeError
 from tests.patience import PATIENCE
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
+from cluster import leader_election as lease_module
 from cluster.failures import ClusterFailure, Conflict, Missing, Unreachable
 from cluster.key import Key
-from cluster.server_time import ServerTime
-from controller import lease as lease_module
-from controller.lease import (
+from cluster.leader_election import (
     Elector,
     Sight,
     Terms,
@@ -21,6 +20,7 @@ from controller.lease import (
     may_take,
     seen,
 )
+from cluster.server_time import ServerTime
 from tests.patience import PATIENCE
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)

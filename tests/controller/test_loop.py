@@ -12,6 +12,7 @@ import pytest
 
 from cluster import clock
 from cluster.client import Page
+from cluster.event import Occurrence
 from cluster.failures import (
     Busy,
     ClusterFailure,
@@ -27,21 +28,20 @@ from cluster.key import Key
 from cluster.resources import PODS as PODS_RESOURCE
 from cluster.resources import Resource
 from cluster.server_time import ServerTime
-from controller.evictor import Evictor
-from controller.loop import Handler, Loop
+from cluster.store import entry_of
+from cluster.work_queue import WorkQueue
+from controller.eviction.loop import Handler, Loop
+from controller.eviction.plan import Sync
+from controller.eviction.planning.extras import Extras
+from controller.eviction.planning.writes import EVICTION_REQUESTS, EVICTIONS, Write
+from controller.eviction.reconciler import Reconciler
+from controller.eviction.routing import EVICTOR as EVICTOR_WORK
+from controller.eviction.routing import Item, Router
+from controller.eviction.verification import Verifier
+from controller.eviction.view import View, read_eviction, read_pod, read_request
+from controller.eviction.writer import Writer
+from controller.evictor.evictor import Evictor
 from controller.metrics import Metrics
-from controller.plan import Sync
-from controller.planning.extras import Extras
-from controller.planning.occurrences import Occurrence
-from controller.planning.writes import EVICTION_REQUESTS, EVICTIONS, Write
-from controller.queue import WorkQueue
-from controller.reconciler import Reconciler
-from controller.routing import EVICTOR as EVICTOR_WORK
-from controller.routing import Item, Router
-from controller.store import entry_of
-from controller.verification import Verifier
-from controller.view import View, read_eviction, read_pod, read_request
-from controller.writer import Writer
 from rules.api import EVICTOR, Eviction
 from tests.controller.objects import Document, target_of
 from tests.controller.program import reasons, states

@@ -10,9 +10,9 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from controller.packing import Packed, summary_of
-from controller.store import entry_of
-from controller.view import (
+from cluster.store import entry_of
+from controller.eviction.packing import Compressed, summary_of
+from controller.eviction.view import (
     View,
     keep_eviction,
     keep_request,
@@ -58,7 +58,7 @@ def test_an_ended_eviction_and_its_request_stay_small() -> None:
 def test_what_is_packed_is_what_anybody_looks_at() -> None:
     document = eviction(7)
     kept = keep_eviction(document)
-    assert isinstance(kept, Packed)
+    assert isinstance(kept, Compressed)
     whole, left = read_eviction(document), kept.unpack()
     assert left.metadata == whole.metadata
     assert left.spec == whole.spec
@@ -67,7 +67,7 @@ def test_what_is_packed_is_what_anybody_looks_at() -> None:
     assert summary_of(kept) == summary_of(whole)
     assert kept.summary.states == ("Completed", "Completed", "Completed")
     asked = keep_request(request(7))
-    assert isinstance(asked, Packed)
+    assert isinstance(asked, Compressed)
     assert asked.unpack() == read_request(request(7))
     assert asked.summary.wants
 
@@ -78,7 +78,7 @@ def test_what_has_not_ended_is_not_packed(keep: Any) -> None:
     for condition in document["status"]["conditions"]:
         condition["status"] = "False"
     kept = keep(document)
-    assert not isinstance(kept, Packed)
+    assert not isinstance(kept, Compressed)
     assert summary_of(kept).outcome == ""
 
 

@@ -11,17 +11,17 @@ from prometheus_client import CollectorRegistry
 from cluster.client import NO_ANSWER
 from cluster.failures import Denied
 from cluster.key import Key
-from controller.loop import Loop
+from cluster.store import entry_of
+from cluster.work_queue import WorkQueue
+from controller.eviction.loop import Loop
+from controller.eviction.plan import Sync
+from controller.eviction.planning import conditions
+from controller.eviction.planning.admission import as_request
+from controller.eviction.planning.extras import Extras
+from controller.eviction.planning.measurements import REASONS, Waiting, waiting
+from controller.eviction.routing import Item as RoutedItem
+from controller.eviction.view import View, keep_eviction, read_pod
 from controller.metrics import MAX_OLDEST, Board, Metrics
-from controller.plan import Sync
-from controller.planning import conditions
-from controller.planning.admission import as_request
-from controller.planning.extras import Extras
-from controller.planning.measurements import REASONS, Waiting, waiting
-from controller.queue import WorkQueue
-from controller.routing import Item as RoutedItem
-from controller.store import entry_of
-from controller.view import View, keep_eviction, read_pod
 from rules.api import EVICTOR, Eviction
 from rules.times import format_time
 from tests.controller import objects

@@ -10,10 +10,10 @@ from typing import Any, Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.plan import Sync
-from controller.planning.extras import Extras
-from controller.planning.relevance import has_ended
-from controller.planning.target import Target
+from controller.eviction.plan import Sync
+from controller.eviction.planning.extras import Extras
+from controller.eviction.planning.relevance import has_ended
+from controller.eviction.planning.target import Target
 from rules.api import EVICTOR, RESPONDERS_ANNOTATION, ResponderState
 from rules.states import PROCESSED
 from rules.times import format_time

@@ -6,11 +6,20 @@ from typing import Final, TypeVar
 
 import pytest
 
-from controller.planning.node_health import plan_node_health
-from controller.planning.node_pods import NodePod, PodObject
-from controller.planning.writes import EVICTION_REQUESTS
-from controller.simulation import Change, Course, simulate
-from controller.zones import DEFAULTS, Health, Limits, Node, NodeObject, Zone, ZoneState, assess
+from controller.eviction.planning.writes import EVICTION_REQUESTS
+from controller.node_health.planning.plan import plan_node_health
+from controller.node_health.planning.pods import NodePod, PodObject
+from controller.node_health.planning.simulation import Change, Course, simulate
+from controller.node_health.planning.zones import (
+    DEFAULTS,
+    Health,
+    Limits,
+    Node,
+    NodeObject,
+    Zone,
+    ZoneState,
+    assess,
+)
 from rules.decode import decode_model
 from rules.times import format_time
 from tests.controller.nodes import SECOND, START, A, B, C, nodes, pod, snapshot, writes

@@ -7,12 +7,12 @@ from typing import Any, Final
 import pytest
 
 from cluster.key import Key
-from controller.planning.admission import as_request
-from controller.planning.budget import Budget, Waiting
-from controller.planning.node_health import REQUESTER, NodeHealthPlan, plan_node_health
-from controller.planning.node_pods import NodePod, OwnRequest, PodObject
-from controller.planning.snapshot import Snapshot
-from controller.zones import Health, Node
+from controller.eviction.planning.admission import as_request
+from controller.eviction.planning.snapshot import Snapshot
+from controller.node_health.planning.budget import Budget, Waiting
+from controller.node_health.planning.plan import REQUESTER, NodeHealthPlan, plan_node_health
+from controller.node_health.planning.pods import NodePod, OwnRequest, PodObject
+from controller.node_health.planning.zones import Health, Node
 from rules.api import EvictionRequest
 from rules.decode import decode_model
 from rules.evaluate import evaluate

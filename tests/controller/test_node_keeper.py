@@ -20,10 +20,10 @@ from cluster.failures import (
     ServerFailure,
     Unreachable,
 )
-from controller.node_keeper import TICK, NodeHealth
-from controller.node_requests import REFUSED_SECONDS
-from controller.routing import NODE_REQUEST, PLANNING
-from controller.zones import EVICTION_RATE, Health, Limits, assess
+from controller.eviction.routing import NODE_REQUEST, PLANNING
+from controller.node_health.planning.zones import EVICTION_RATE, Health, Limits, assess
+from controller.node_health.reconciler import TICK, NodeHealth
+from controller.node_health.requests import REFUSED_SECONDS
 from tests.controller import objects
 from tests.controller.node_world import (
     NODES,
@@ -88,8 +88,8 @@ def test_the_first_node_has_its_turn_after_10_seconds() -> None:
     leader = lead(world, 11)
     assert [each.node for each in world.arrivals] == ["n0"] * PODS_OF_A_NODE
     assert leader.told == ["EvictingPods"]
-    assert leader.metrics.asked.labels(*A)._value.get() == PODS_OF_A_NODE
-    assert leader.metrics.turns.labels(*A)._value.get() == 1
+    assert leader.keeper.counters.asked.labels(*A)._value.get() == PODS_OF_A_NODE
+    assert leader.keeper.counters.turns.labels(*A)._value.get() == 1
 
 
 def test_a_recovered_node_takes_its_requests_back() -> None:
@@ -106,7 +106,7 @@ def test_a_recovered_node_takes_its_requests_back() -> None:
         asyncio.run(leader.run(1))
     assert world.requests == {}
     assert leader.told == ["EvictingPods", "EvictionsWithdrawn"]
-    assert leader.metrics.withdrawn.labels(*A)._value.get() == PODS_OF_A_NODE
+    assert leader.keeper.counters.withdrawn.labels(*A)._value.get() == PODS_OF_A_NODE
 
 
 def test_nothing_is_written_when_nothing_has_changed() -> None:
@@ -133,9 +133,9 @@ def test_a_dry_run_only_tells() -> None:
         world.turn(Health.READY, "n0")
         asyncio.run(leader.run(1))
     assert (world.arrivals, world.requests, world.note, leader.told) == ([], {}, "", [])
-    assert leader.metrics.turns.labels(*A)._value.get() == 1
-    assert leader.metrics.asked.labels(*A)._value.get() == PODS_OF_A_NODE
-    assert leader.metrics.withdrawn.labels(*A)._value.get() == PODS_OF_A_NODE
+    assert leader.keeper.counters.turns.labels(*A)._value.get() == 1
+    assert leader.keeper.counters.asked.labels(*A)._value.get() == PODS_OF_A_NODE
+    assert leader.keeper.counters.withdrawn.labels(*A)._value.get() == PODS_OF_A_NODE
 
 
 @pytest.mark.parametrize("leaders", [1, 2, 3])
@@ -185,7 +185,7 @@ def test_no_turn_of_a_node_that_has_recovered_unseen() -> None:
         world.turn(Health.READY, "n0")
         asyncio.run(leader.run(30))
     assert {each.node for each in world.arrivals} == {"n2"}
-    assert leader.metrics.turns.labels(*A)._value.get() == 1
+    assert leader.keeper.counters.turns.labels(*A)._value.get() == 1
 
 
 def test_no_turn_of_a_node_that_is_gone_unseen() -> None:
@@ -230,7 +230,7 @@ def test_a_dry_run_looks_as_well() -> None:
         leader.is_watching = False
         world.turn(Health.READY, "n0")
         asyncio.run(leader.run(30))
-    assert leader.metrics.turns.labels(*A)._value.get() == 0
+    assert leader.keeper.counters.turns.labels(*A)._value.get() == 0
 
 
 def test_no_turn_without_the_lease() -> None:
@@ -288,7 +288,7 @@ def test_what_could_not_be_sent_is_tried_again_in_the_same_turn() -> None:
         world.fate = lambda: next(fates, None)
         asyncio.run(leader.run(9))
     assert len(world.requests) == PODS_OF_A_NODE
-    assert leader.metrics.turns.labels(*A)._value.get() == 1
+    assert leader.keeper.counters.turns.labels(*A)._value.get() == 1
 
 
 def test_what_is_left_over_of_a_turn_does_not_come_with_the_next_one() -> None:
@@ -339,7 +339,7 @@ def test_a_name_that_is_taken_holds_up_nobody() -> None:
     leader = lead(world, 40)
     assert len(world.requests) == 2 * PODS_OF_A_NODE
     assert world.requests[taken]["spec"]["requester"] == "a.io/b"
-    assert leader.metrics.turns.labels(*A)._value.get() == 2
+    assert leader.keeper.counters.turns.labels(*A)._value.get() == 2
 
 
 def test_a_node_that_recovers_while_requests_wait_is_left_alone() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from controller.planning.budget import (
+from controller.node_health.planning.budget import (
     CAPACITY,
     CLOCK_ERROR,
     Budget,
@@ -21,10 +21,14 @@ from controller.planning.budget import (
     restored,
     stored,
 )
-from controller.planning.node_health import NodeHealthPlan, NodeHealthSnapshot, plan_node_health
-from controller.planning.node_pods import OwnRequest, Pods
-from controller.planning.outage import Outage
-from controller.zones import Health, Limits, Node, Zone
+from controller.node_health.planning.outage import Outage
+from controller.node_health.planning.plan import (
+    NodeHealthPlan,
+    NodeHealthSnapshot,
+    plan_node_health,
+)
+from controller.node_health.planning.pods import OwnRequest, Pods
+from controller.node_health.planning.zones import Health, Limits, Node, Zone
 from rules.decode import decode_model
 from tests.controller.nodes import SECOND, START, A, B, C, nodes, pod, request
 

@@ -9,11 +9,11 @@ import pytest
 
 from cluster.failures import Busy
 from cluster.key import Key
-from controller.node_keeper import NodeHealth
-from controller.planning.node_health import NodeHealthPlan, plan_node_health
-from controller.planning.node_pods import NodePod, PodObject, Tolerance
-from controller.simulation import Change, simulate
-from controller.zones import Health, Node, OtherTaint
+from controller.node_health.planning.plan import NodeHealthPlan, plan_node_health
+from controller.node_health.planning.pods import NodePod, PodObject, Tolerance
+from controller.node_health.planning.simulation import Change, simulate
+from controller.node_health.planning.zones import Health, Node, OtherTaint
+from controller.node_health.reconciler import NodeHealth
 from rules.decode import decode_model
 from tests.controller.node_world import NODES, PODS_OF_A_NODE, Leader, World, virtual
 from tests.controller.nodes import AT_ONCE, SECOND, START, A, nodes, pod, request, snapshot
@@ -190,8 +190,8 @@ def test_all_tainted_nodes_at_once_and_no_budget_is_touched() -> None:
         assert world.wanted() == {"n0", "n2", "n4"}
         asyncio.run(leader.run(6))
     assert world.wanted() == {"n0", "n2", "n4", "n6"}
-    assert leader.metrics.turns.labels(*NODES["n0"])._value.get() == 1
-    assert leader.metrics.asked.labels(*NODES["n0"])._value.get() == 4 * PODS_OF_A_NODE
+    assert leader.keeper.counters.turns.labels(*NODES["n0"])._value.get() == 1
+    assert leader.keeper.counters.asked.labels(*NODES["n0"])._value.get() == 4 * PODS_OF_A_NODE
     assert leader.told == ["EvictingPods"] * 4
 
 
@@ -245,7 +245,7 @@ def test_a_dry_run_tells_of_them_once() -> None:
     with virtual(world):
         leader = Leader(world, NodeHealth(dry_run=True))
         asyncio.run(leader.run(60))
-    assert leader.metrics.asked.labels(*NODES["n0"])._value.get() == PODS_OF_A_NODE
+    assert leader.keeper.counters.asked.labels(*NODES["n0"])._value.get() == PODS_OF_A_NODE
     assert world.requests == {}
 
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 import pytest
 
 from cluster.failures import Denied, Unreachable
-from controller.node_keeper import NodeHealth
-from controller.planning.node_health import NodeHealthPlan, Timing, plan_node_health
-from controller.planning.node_pods import NodePod, OwnRequest, PodObject
-from controller.zones import Health, Node, OtherTaint
+from controller.node_health.planning.plan import NodeHealthPlan, Timing, plan_node_health
+from controller.node_health.planning.pods import NodePod, OwnRequest, PodObject
+from controller.node_health.planning.zones import Health, Node, OtherTaint
+from controller.node_health.reconciler import NodeHealth
 from rules.api import RESPONDERS_ANNOTATION
 from rules.decode import decode_model
 from rules.mutation import Mode
@@ -173,7 +173,7 @@ def test_overdue_pods_are_deleted_once() -> None:
         assert leader.deleted == []
         asyncio.run(leader.run(60))
     assert set(leader.deleted) == set(names("n0"))
-    assert leader.metrics.overdue.labels(*A)._value.get() == len(leader.deleted)
+    assert leader.keeper.counters.overdue.labels(*A)._value.get() == len(leader.deleted)
     assert leader.told.count("DeletedOverdue") == len(leader.deleted)
 
 

@@ -7,12 +7,12 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from cluster.key import Key
-from controller.metrics import ZoneBoard
-from controller.node_view import NodeView
-from controller.planning.node_health import REQUESTER, plan_node_health, request_name
-from controller.store import Change, Entry
-from controller.view import KnownPod, read_node, read_pod_on_node, read_request
-from controller.zones import Health, Node, OtherTaint, Zone
+from cluster.store import Change, Entry
+from controller.eviction.view import KnownPod, read_request
+from controller.node_health.metrics import ZoneBoard
+from controller.node_health.planning.plan import REQUESTER, plan_node_health, request_name
+from controller.node_health.planning.zones import Health, Node, OtherTaint, Zone
+from controller.node_health.view import NodeView, read_node, read_pod_on_node
 from tests.controller import objects
 from tests.controller.nodes import AT_ONCE, SECOND, START, A, B, nodes, pod, snapshot
 from tests.controller.objects import NAMESPACE, Document, uid

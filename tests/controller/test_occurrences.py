@@ -5,10 +5,11 @@ from typing import Final
 
 import pytest
 
-from controller.plan import Sync
-from controller.planning.admission import as_request
-from controller.planning.extras import Extras
-from controller.planning.occurrences import Level, Occurrence, occurrences
+from cluster.event import Level, Occurrence
+from controller.eviction.plan import Sync
+from controller.eviction.planning.admission import as_request
+from controller.eviction.planning.extras import Extras
+from controller.eviction.planning.occurrences import occurrences
 from rules.api import EVICTOR, Eviction
 from rules.times import format_time
 from tests.controller.extended import Extended

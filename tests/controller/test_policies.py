@@ -12,9 +12,9 @@ from cluster.client import Page
 from cluster.failures import Denied, Missing
 from cluster.key import Key
 from cluster.resources import CLUSTER_POLICIES, NAMESPACES, POLICIES, Resource
+from cluster.store import Store, entry_of
+from controller.eviction.view import read_pod
 from controller.policies import PolicyKeeper
-from controller.store import Store, entry_of
-from controller.view import read_pod
 from tests.controller import objects
 
 NARROW = {"matchLabels": {"app": "db"}}

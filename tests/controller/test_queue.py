@@ -3,7 +3,7 @@
 import asyncio
 from typing import NamedTuple
 
-from controller.queue import FIRST_BACKOFF, LONGEST_BACKOFF, Schedule, WorkQueue
+from cluster.work_queue import FIRST_BACKOFF, LONGEST_BACKOFF, Schedule, WorkQueue
 from tests.patience import PATIENCE
 
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from cluster.key import Key
-from controller.plan import Sync, plan
-from controller.planning.metadata import complete_creation
-from controller.planning.relevance import new_eviction_name
-from controller.planning.requesters import planned_requesters
-from controller.planning.snapshot import Snapshot
-from controller.planning.writes import Plan
+from controller.eviction.plan import Sync, plan
+from controller.eviction.planning.metadata import complete_creation
+from controller.eviction.planning.relevance import new_eviction_name
+from controller.eviction.planning.requesters import planned_requesters
+from controller.eviction.planning.snapshot import Snapshot
+from controller.eviction.planning.writes import Plan
 from rules.api import (
     EVICTOR,
     MAX_REQUESTERS,

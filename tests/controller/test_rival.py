@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cluster.failures import ClusterFailure, Denied, Missing, Unreachable
-from controller.rival import MANAGER, TRACE_AGE, Rival
+from controller.other_controller import MANAGER, TRACE_AGE, Rival
 from rules.times import format_time
 from tests.controller.store import START
 

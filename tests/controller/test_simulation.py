@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import pytest
 
-from controller.planning.node_health import NodeHealthSnapshot, plan_node_health
-from controller.planning.node_pods import Pods
-from controller.simulation import (
+from controller.node_health.planning.plan import NodeHealthSnapshot, plan_node_health
+from controller.node_health.planning.pods import Pods
+from controller.node_health.planning.simulation import (
     Change,
     Course,
     Timeline,
@@ -16,7 +16,7 @@ from controller.simulation import (
     simulate,
     with_full_budgets,
 )
-from controller.zones import DEFAULTS, Health, Node, ZoneState
+from controller.node_health.planning.zones import DEFAULTS, Health, Node, ZoneState
 from rules.decode import DecodeError, decode_model
 from tests.controller.nodes import SECOND, START, A, B, C, nodes, pod, request, snapshot
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cluster.key import Key
-from controller.store import Change, Entry, Index, Store, entry_of, version_of
+from cluster.store import Change, Entry, Index, Store, entry_of, version_of
 
 KEY = Key("n", "a")
 
@@ -97,7 +97,7 @@ def test_an_index_has_an_order_and_thousands_of_entries() -> None:
 
 
 def test_what_was_deleted_is_remembered_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.store.MAX_DELETED", 2)
+    monkeypatch.setattr("cluster.store.MAX_DELETED", 2)
     known = store(entry(1, uid="1"), entry(2, uid="2", name="b"), entry(3, uid="3", name="c"))
     assert not known.was_deleted("1")
     known.delete(Key("n", "a"), "1", 4)  # by an event

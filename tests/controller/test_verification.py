@@ -9,10 +9,10 @@ from cluster.client import Page
 from cluster.failures import Missing
 from cluster.key import Key
 from cluster.resources import EVICTION_REQUESTS, PODS
-from controller.planning.claims import RequestIsVoid
-from controller.store import entry_of
-from controller.verification import LateViewError, Verifier
-from controller.view import View, keep_request
+from cluster.store import entry_of
+from controller.eviction.planning.claims import RequestIsVoid
+from controller.eviction.verification import LateViewError, Verifier
+from controller.eviction.view import View, keep_request
 from rules.api import PodReference
 from tests.controller.objects import NAMESPACE, pod, request, target_of
 from tests.e2e.api import Object

@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.key import Key
-from controller.plan import Sync, plan
-from controller.planning.deferral import INTERIM_DELAY, with_deferral
-from controller.planning.snapshot import Pod, Snapshot
-from controller.routing import EVICTOR, Item, Router
-from controller.store import Change, Entry, entry_of
-from controller.view import View, pod_of, read_eviction, read_pod, read_request
+from cluster.store import Change, Entry, entry_of
+from controller.eviction.plan import Sync, plan
+from controller.eviction.planning.deferral import INTERIM_DELAY, with_deferral
+from controller.eviction.planning.snapshot import Pod, Snapshot
+from controller.eviction.routing import EVICTOR, Item, Router
+from controller.eviction.view import View, pod_of, read_eviction, read_pod, read_request
 from rules.api import EVICTOR as EVICTOR_NAME
 from rules.api import RESPONDERS_ANNOTATION
 from rules.decode import decode_model

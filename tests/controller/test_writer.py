@@ -9,9 +9,9 @@ import pytest
 from cluster.failures import ClusterFailure, Conflict, Missing, Refused
 from cluster.key import Key
 from cluster.server_time import ServerTime
+from controller.eviction.planning.writes import EVICTIONS, Write
+from controller.eviction.writer import Learn, Writer
 from controller.metrics import Metrics
-from controller.planning.writes import EVICTIONS, Write
-from controller.writer import Learn, Writer
 from rules.api import Eviction
 from rules.decode import decode_model
 from rules.request import Operation, Request

@@ -5,10 +5,10 @@ from typing import Final
 
 import pytest
 
-from controller import zone_budgets
-from controller.planning.budget import CAPACITY, CLOCK_ERROR, Budget
-from controller.planning.outage import Outage
-from controller.zone_budgets import ZoneBudgets
+from controller.node_health import zone_budgets
+from controller.node_health.planning.budget import CAPACITY, CLOCK_ERROR, Budget
+from controller.node_health.planning.outage import Outage
+from controller.node_health.zone_budgets import ZoneBudgets
 from tests.controller.nodes import SECOND, START, A, B
 
 MARGIN: Final = 10 * SECOND

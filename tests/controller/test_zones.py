@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from controller.zones import (
+from controller.node_health.planning.zones import (
     DEFAULTS,
     EXCLUDED_LABEL,
     Health,

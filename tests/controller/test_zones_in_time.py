@@ -6,9 +6,9 @@ from typing import Final
 
 import pytest
 
-from controller.planning.node_health import NodeHealthSnapshot, plan_node_health
-from controller.planning.node_pods import Pods
-from controller.zones import Health, Node, Zone
+from controller.node_health.planning.plan import NodeHealthSnapshot, plan_node_health
+from controller.node_health.planning.pods import Pods
+from controller.node_health.planning.zones import Health, Node, Zone
 from tests.controller.nodes import SECOND, START, A, B, C, nodes, pod, request
 
 LONG_AGO: Final = START - 3600 * SECOND

@@ -13,10 +13,10 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 
 from certs.metrics import Metrics as CertificateMetrics
+from controller.eviction.view import View
 from controller.metrics import Board as ControllerBoard
 from controller.metrics import Metrics as ControllerMetrics
-from controller.metrics import ZoneBoard
-from controller.view import View
+from controller.node_health.metrics import NodeMetrics, ZoneBoard
 from webhook.metrics import Metrics as WebhookMetrics
 
 _PREFACE: Final = """# Metrics
@@ -64,6 +64,7 @@ def controller() -> list[Family]:
             lambda: True,
         )
     )
+    NodeMetrics(registry)
     registry.register(ZoneBoard(lambda: None, lambda: datetime.now(UTC)))
     return list(_registered(registry))
 

@@ -11,9 +11,11 @@ import click
 import yaml
 
 from cli.main import usher as group
-from controller.metrics import Board, Metrics, ZoneBoard
-from controller.planning import occurrences
-from controller.view import View
+from controller.eviction.planning import occurrences as eviction_occurrences
+from controller.eviction.view import View
+from controller.metrics import Board, Metrics
+from controller.node_health.metrics import NodeMetrics, ZoneBoard
+from controller.node_health.planning import occurrences as node_occurrences
 from tests.controller.rights import NODE_HEALTH, PERMISSIONS
 from tests.e2e.api import Object
 from tests.examples.shell import blocks, page, run_shell
@@ -54,6 +56,7 @@ def test_metrics() -> None:
     metrics.registry.register(
         Board(View(), lambda: (0, 0), dict, lambda: datetime.now(UTC), lambda: True)
     )
+    NodeMetrics(metrics.registry)
     metrics.registry.register(ZoneBoard(lambda: None, lambda: datetime.now(UTC)))
     named = {
         family.name + ("_total" if family.type == "counter" else "")
@@ -65,7 +68,8 @@ def test_metrics() -> None:
 
 
 def test_events() -> None:
-    source = Path(occurrences.__file__).read_text(encoding="utf-8")
+    modules = (eviction_occurrences, node_occurrences)
+    source = "".join(Path(module.__file__).read_text(encoding="utf-8") for module in modules)
     told = {reason for row in _rows("reason") for reason in re.findall(r"`(\w+)`", row[0])}
     assert told == set(re.findall(r"Occurrence\(\"(\w+)\"", source))
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.key import Key
-from controller.plan import Sync, plan
-from controller.planning.snapshot import Snapshot
-from controller.planning.writes import Plan, Write
+from controller.eviction.plan import Sync, plan
+from controller.eviction.planning.snapshot import Snapshot
+from controller.eviction.planning.writes import Plan, Write
 from rules.decode import decode_model, load
 from rules.times import parse_time
 

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from controller.planning.admission import as_request
-from controller.planning.conditions import EVICTION_INVALID
+from controller.eviction.planning.admission import as_request
+from controller.eviction.planning.conditions import EVICTION_INVALID
 from rules.api import Eviction, ResponderState
 from rules.evaluate import evaluate
 from rules.states import condition_of

@@ -1,0 +1,1 @@
+"""Eviction from failing nodes, at zone-aware rates. Off by default."""
