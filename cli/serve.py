@@ -27,9 +27,9 @@ from cli.options import (
 )
 from cli.unanswered import NEEDS, USER
 from cluster.clock import now
+from cluster.facts import Connect
 from rules.mutate import MUTATIONS
 from rules.mutation import Mode
-from webhook.facts import Connect
 from webhook.handler import PATH
 from webhook.launch import launch
 from webhook.listening import AddressError
@@ -222,7 +222,7 @@ def _connect(kubeconfig: Path | None, mode: str, *, offline: bool) -> Connect:
     _log.info("cluster", mode=mode, offline=False, off=[])
     # The client takes half a second and 38 MB, for nothing where there is no cluster.
     from cluster.configuration import ConfigurationError  # noqa: PLC0415
-    from webhook.cluster import connected  # noqa: PLC0415
+    from cluster.questions import connected  # noqa: PLC0415
 
     connect = partial(connected, kubeconfig)
 

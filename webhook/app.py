@@ -12,10 +12,11 @@ import structlog
 from aiohttp import web
 
 from cluster.clock import now
+from cluster.facts import Connect, FactFinder, Finder, Offline
 from cluster.failures import ClusterFailure
+from cluster.questions import ClusterFacts
 from rules.evaluate import Policy
 from webhook.bounds import Bounds
-from webhook.facts import Cluster, Connect, FactFinder, Finder, Offline
 from webhook.handler import Reviews
 from webhook.health import Health, Status
 from webhook.listening import every, serving
@@ -97,7 +98,7 @@ class Server:
                 self._bounds.abort()
                 await _first(SHUTDOWN_SECONDS, self._bounds.emptied())
 
-    def _application(self, cluster: Cluster | None) -> web.Application:
+    def _application(self, cluster: ClusterFacts | None) -> web.Application:
         finder: Finder = Offline()
         clock = self._clock
         if cluster is not None:
@@ -111,7 +112,7 @@ class Server:
             app.cleanup_ctx.append(lambda _: _meanwhile(self._keep_time(cluster)))
         return app
 
-    async def _keep_time(self, cluster: Cluster) -> None:
+    async def _keep_time(self, cluster: ClusterFacts) -> None:
         """Ask for the API server's time, at first until it is known, then every now and then."""
         while True:
             try:

@@ -13,13 +13,13 @@ from urllib.parse import parse_qs
 import structlog
 from aiohttp import hdrs, web
 
+from cluster.facts import Finder, SilentClusterError
 from rules.decode import DecodeError
 from rules.evaluate import Policy
 from rules.facts import NO_FACTS, Facts
 from rules.mutate import MutationPolicy
 from webhook.bounds import UID, Bounds, Handler, OverloadedError
 from webhook.endpoints import Endpoint, Mutating, Pending, Validating
-from webhook.facts import Finder, SilentClusterError
 from webhook.metrics import Metrics
 from webhook.review import Review, cut, decode, printable
 from webhook.settings import ANSWER_MARGIN_SECONDS, Settings

@@ -10,9 +10,9 @@ from contextlib import ExitStack
 import structlog
 import uvloop
 
+from cluster.facts import Connect
 from rules.evaluate import Policy
 from webhook.app import Server, Shutdown, serve_health
-from webhook.facts import Connect
 from webhook.listening import listen
 from webhook.settings import Settings
 from webhook.tls import ServingCertificate

@@ -518,6 +518,6 @@ async def test_a_proxy_that_can_not_be_used(
 
 def test_a_pod_imports_no_models() -> None:
     """They take 35 MiB in each process."""
-    program = "import sys, cli.main, controller.app, webhook.cluster, certs.agent\n"
+    program = "import sys, cli.main, controller.app, cluster.questions, certs.agent\n"
     program += "assert not any(name.startswith('kubernetes_asyncio') for name in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)

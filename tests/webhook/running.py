@@ -19,11 +19,11 @@ import uvloop
 from prometheus_client.parser import text_string_to_metric_families
 
 from certs.issue import Authority, Pair, issue_authority, issue_serving
+from cluster.questions import ClusterFacts
 from rules.evaluate import Policy
 from tests.patience import PATIENCE
 from tests.webhook.reviews import NOW, encoded
 from webhook.app import Server, Shutdown, serve_health
-from webhook.facts import Cluster
 from webhook.listening import listen
 from webhook.settings import Settings
 from webhook.tls import ServingCertificate
@@ -182,7 +182,7 @@ def running(
     clock: Callable[[], datetime] = lambda: NOW,
     authority: Authority | None = None,
     ready: int = 200,
-    cluster: Cluster | None = None,
+    cluster: ClusterFacts | None = None,
     wall: Callable[[], datetime] = today,
     **changes: Any,
 ) -> Iterator[Running]:

@@ -226,7 +226,7 @@ def test_a_slow_cluster_is_silent_before_the_caller_gives_up(
 def test_silence_leaves_a_warning_out_and_says_so(
     tmp_path: Path, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, *, deaf: bool
 ) -> None:
-    monkeypatch.setattr("webhook.facts.WARNING_SECONDS", 0.1)
+    monkeypatch.setattr("cluster.facts.WARNING_SECONDS", 0.1)
     cluster.broken = True
     if deaf:
         cluster.answering.clear()

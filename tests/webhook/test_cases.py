@@ -67,7 +67,7 @@ def cluster() -> CaseCluster:
 def site(tmp_path_factory: pytest.TempPathFactory, cluster: CaseCluster) -> Iterator[Running]:
     with pytest.MonkeyPatch.context() as patch:
         for memory in ("ALLOWED_SECONDS", "DENIED_SECONDS", "POD_SECONDS"):
-            patch.setattr(f"webhook.facts.{memory}", 0)
+            patch.setattr(f"cluster.facts.{memory}", 0)
         with running(tmp_path_factory.mktemp("site"), cluster=cluster) as site:
             yield site
 

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from cluster.facts import MAX_REMEMBERED, FactFinder, SilentClusterError
 from cluster.failures import Busy, ClusterFailure, Denied, ServerFailure, Unreachable
+from cluster.pauses import pause
+from cluster.questions import ClusterFacts
 from rules.facts import (
     Answer,
     EvictionRight,
@@ -24,9 +27,6 @@ from rules.facts import (
 )
 from rules.request import User
 from tests.webhook.reviews import POD_UID
-from webhook.again import pause
-from webhook.cluster import ClusterFacts
-from webhook.facts import MAX_REMEMBERED, FactFinder, SilentClusterError
 from webhook.metrics import Metrics
 
 RESPOND = may_respond("db.acme.io/failover", "db")
@@ -156,7 +156,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         told.append(pause(failure, wait))
         return 0
 
-    monkeypatch.setattr("webhook.facts.pause", skip)
+    monkeypatch.setattr("cluster.facts.pause", skip)
     return told
 
 

@@ -96,7 +96,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, shared: FakeCluster) -> Itera
     """A server that forgets at once, in front of the cluster."""
     with pytest.MonkeyPatch.context() as patch:
         for memory in ("POLICY_SECONDS", "MODE_SECONDS"):
-            patch.setattr(f"webhook.facts.{memory}", 0)
+            patch.setattr(f"cluster.facts.{memory}", 0)
         with running(tmp_path_factory.mktemp("site"), cluster=shared) as site:
             yield site
 
@@ -265,7 +265,7 @@ def test_answers_are_remembered_for_a_while(
     tmp_path: Path, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for memory in ("POLICY_SECONDS", "MODE_SECONDS"):
-        monkeypatch.setattr(f"webhook.facts.{memory}", 3600)
+        monkeypatch.setattr(f"cluster.facts.{memory}", 3600)
     cluster.policies["default"] = [policy("a", ("db.acme.io/failover", 10000))]
     with running(tmp_path, cluster=cluster) as site:
         first = changed(site, new_pod())

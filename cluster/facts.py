@@ -5,20 +5,21 @@ failurePolicy decides. One that only leads to a warning may be some seconds old,
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from functools import partial
 from hashlib import blake2b
 from math import inf
 from time import monotonic
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
-import orjson
+import msgspec
 import structlog
 from cachetools import TLRUCache
 
+from cluster.pauses import TRANSIENT, pause, waits
+from cluster.questions import ClusterFacts
 from rules import formats
 from rules.facts import (
     NO_FACTS,
@@ -38,12 +39,9 @@ from rules.facts import (
     TargetLookup,
     may_evict,
 )
-from rules.patch import Document
 from rules.policies import ClusterResponderPolicy, ResponderPolicy
 from rules.policy.reading import read_policies
 from rules.request import User
-from webhook.again import TRANSIENT, pause, waits
-from webhook.metrics import Metrics
 
 ALLOWED_SECONDS: Final = 60.0
 """How long a granted permission is believed; a revoked one works so much longer. Our own choice:
@@ -63,66 +61,13 @@ meanwhile declare their responders where nobody may look. Our own choice."""
 WARNING_SECONDS: Final = 1.0
 """How long a request waits for an answer that only leads to a warning. Our own choice."""
 MAX_REMEMBERED: Final = 8192
-"""Answers that a worker remembers: some 8 MB when full, as no key is longer than two names, and
+"""Answers that are remembered: some 8 MB when full, as no key is longer than two names, and
 what the policies of the cluster take. Our own choice."""
-AGAIN_SECONDS: Final = 0.1
-"""The first wait before a question is asked again that was throttled or cut off; each further one
-is twice as long. Our own choice: with priority and fairness a place comes free within that."""
-LONGEST_AGAIN_SECONDS: Final = 2.0
-"""The longest wait that the API server has not asked for. Our own choice."""
-
 _log = structlog.get_logger()
 
 
 class SilentClusterError(Exception):
     """The cluster gave no answer to a question on which an answer depends."""
-
-
-class Time(Protocol):
-    """What is known of the API server's time (:class:`cluster.server_time.ServerTime`)."""
-
-    def now(self) -> datetime:
-        """The present; as long as it is not known, by the machine's clock."""
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the API server has told it."""
-
-
-class Cluster(Protocol):
-    """What the API server is asked. Any exception but a cancellation means: no answer."""
-
-    @property
-    def time(self) -> Time:
-        """What its answers have told of its time."""
-
-    @property
-    def clock_ahead(self) -> timedelta:
-        """How far the machine's clock is ahead of it."""
-
-    async def ask_time(self) -> None:
-        """Have its time told anew."""
-
-    async def has_permission(self, user: User, permission: Permission, name: str) -> bool:
-        """Whether ``user`` has ``permission`` under ``name`` (SubjectAccessReview)."""
-
-    async def find_pod(self, lookup: PodLookup) -> LivePod | None:
-        """The pod, as the API server has it now."""
-
-    async def list_pods(self, namespace: str) -> Mapping[str, str]:
-        """UID → name of every pod of ``namespace``, as the API server has them now."""
-
-    async def list_policies(self, namespace: str) -> Iterable[Document]:
-        """The ResponderPolicies of ``namespace``; where it is "", the ClusterResponderPolicies.
-
-        None of them where the API server does not know the kind.
-        """
-
-    async def find_labels(self, namespace: str) -> Mapping[str, str]:
-        """The labels of ``namespace``; none where it has none, or does not exist."""
-
-    async def has_native_responders(self) -> bool:
-        """Whether pods have the field ``spec.evictionResponders``."""
 
 
 class _Digest(NamedTuple):
@@ -150,7 +95,17 @@ _Plain: TypeAlias = PodLookup | Policies | NamespaceLabels | NativeResponders
 _Key: TypeAlias = _Digest | _PodNames | _Plain
 
 
-Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[Cluster | None]]
+class Counts(Protocol):
+    """Counts where answers come from."""
+
+    def recalled(self, count: int) -> None:
+        """So many were remembered."""
+
+    def asked(self, *, failed: bool) -> None:
+        """One was asked for."""
+
+
+Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[ClusterFacts | None]]
 """Opens the connection to a cluster, in the event loop that is to use it; None: there is none."""
 
 
@@ -200,7 +155,7 @@ class _Search:
 class FactFinder:
     """Answers questions out of a memory and from a cluster; ``metrics`` count what it took."""
 
-    def __init__(self, cluster: Cluster, metrics: Metrics) -> None:
+    def __init__(self, cluster: ClusterFacts, metrics: Counts) -> None:
         self._cluster = cluster
         self._metrics = metrics
         self._memory: TLRUCache[_Key, Answer] = TLRUCache(
@@ -451,7 +406,7 @@ def _accesses(user: User, permission: Permission) -> list[_Access]:
 
 
 def _access(user: User, permission: Permission, name: str) -> _Access:
-    text = orjson.dumps([*user, *permission._replace(names=(name,))])
+    text = msgspec.json.encode([*user, *permission._replace(names=(name,))])
     return _Access(user, permission, name, _Digest(blake2b(text, digest_size=16).digest()))
 
 

@@ -29,7 +29,7 @@ _TERMINAL: Final = ("Succeeded", "Failed")
 
 
 class ClusterFacts:
-    """The answers of one API server; see :class:`webhook.facts.Cluster`."""
+    """The answers of one API server. Any exception but a cancellation means: no answer."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -49,7 +49,10 @@ class ClusterFacts:
         await self._cluster.ask_time()
 
     async def has_permission(self, user: User, permission: Permission, name: str) -> bool:
-        """Ask for a SubjectAccessReview, which leaves nothing behind: dry runs may ask, too."""
+        """Whether ``user`` has ``permission`` under ``name``.
+
+        A SubjectAccessReview leaves nothing behind: dry runs may ask, too.
+        """
         if not user.name:
             return False  # nobody has permissions, and API servers refuse to review one
         spec = {
@@ -84,7 +87,7 @@ class ClusterFacts:
         return live_pod(pod)
 
     async def list_pods(self, namespace: str) -> Mapping[str, str]:
-        """List the metadata of the pods, from the API server's storage as well."""
+        """UID → name of every pod of ``namespace``, from the API server's storage as well."""
         pages = self._cluster.pages(PODS, namespace, is_metadata_enough=True)
         return {
             pod["metadata"]["uid"]: pod["metadata"]["name"]
@@ -93,7 +96,10 @@ class ClusterFacts:
         }
 
     async def list_policies(self, namespace: str) -> list[Document]:
-        """List them all; a cluster that does not know the kind has none."""
+        """The ResponderPolicies of ``namespace``; where it is "", the ClusterResponderPolicies.
+
+        A cluster that does not know the kind has none.
+        """
         resource = POLICIES if namespace else CLUSTER_POLICIES
         try:
             pages = self._cluster.pages(resource, namespace)
