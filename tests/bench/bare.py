@@ -1,4 +1,4 @@
-"""The least that a webhook on this stack can do: aiohttp over TLS, one pydantic decode, "allowed".
+"""The least that a webhook on this stack can do: aiohttp.web over TLS, one msgspec decode, "allowed".
 
 It has no rules, no bounds and no metrics; beside it one sees what they cost, and how much of a
 request belongs to the stack.
@@ -10,20 +10,21 @@ from pathlib import Path
 
 import uvloop
 from aiohttp import web
-from pydantic import BaseModel
+from msgspec import Struct
 
 from rules.api import Eviction
+from rules.decode import read
 
 
-class Request(BaseModel):
+class Request(Struct, rename="camel"):
     """What is decoded of a request."""
 
     uid: str
     object: Eviction
-    oldObject: Eviction  # noqa: N815 - the wire's name
+    old_object: Eviction
 
 
-class Review(BaseModel):
+class Review(Struct):
     """An AdmissionReview."""
 
     request: Request
@@ -31,7 +32,7 @@ class Review(BaseModel):
 
 async def admit(request: web.Request) -> web.Response:
     """Decode the review and admit it."""
-    review = Review.model_validate_json(await request.read())
+    review = read(Review, await request.read())
     response = {"uid": review.request.uid, "allowed": True}
     kind = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
     return web.json_response({**kind, "response": response})
