@@ -8,11 +8,12 @@ import sys
 from bisect import bisect_right
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
-from functools import partial
 from typing import Any, Final, TextIO
 
 import structlog
 
+_MAX_WHOLE: Final = 4096
+"""Bytes of a line of JSON in which no text is cut, as in nearly all lines. Our own choice."""
 _MAX_VALUE: Final = 2000
 """Bytes of one text in JSON; a line should stay readable. Our own choice."""
 _MAX_TRACE: Final = 8192
@@ -48,12 +49,13 @@ def configure(log_format: str, level: str, stream: TextIO | None = None) -> None
 
 def _json() -> list[Any]:
     # ASCII only: some readers take U+2028 or U+0085 for the end of a line.
-    serialize = partial(json.dumps, separators=(",", ":"), default=str)
-    return [
-        structlog.processors.format_exc_info,
-        _cut,
-        structlog.processors.JSONRenderer(serializer=lambda event, **_: serialize(event)),
-    ]
+    encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
+
+    def render(logger: Any, name: str, event: MutableMapping[str, Any]) -> str:
+        line = encode(event)
+        return line if len(line) <= _MAX_WHOLE else encode(_cut(logger, name, event))
+
+    return [structlog.processors.format_exc_info, render]
 
 
 def _text(*, colors: bool) -> list[Any]:

@@ -1,9 +1,10 @@
 """``make bench-webhook``: Usher beside a webhook in Go, in one run.
 
 They serve TLS on one core and answer the same 4.5 kB status-update review, one after the other,
-several times; the load comes from another core. A third one ("bare") only decodes and admits. Then
-status PATCHes go through a real API server without a webhook, with the one in Go, and with Usher.
-Prints tables, writes build/bench.json.
+several times; the load comes from another core. A third one ("bare") only decodes and admits. The
+same with a review that breaks many rules, and with objects that grow. Then status PATCHes go
+through a real API server without a webhook, with the one in Go, and with Usher. Prints tables,
+writes build/bench.json.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import os
 import platform
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -24,7 +25,7 @@ from rich.table import Table
 
 from tests.bench.apiserver import Patches, create_eviction, registered
 from tests.bench.load import Load, press
-from tests.bench.review import review
+from tests.bench.review import USUAL, Size, refused, review
 from tests.bench.servers import Server, ask, issue_certificates, running
 from tests.controlplane import ControlPlane, Mode
 
@@ -32,10 +33,16 @@ CONNECTIONS: Final = (1, 8, 64)
 OUTPUT: Final = Path("build/bench.json")
 NAMES: Final = ("usher", "go")
 LOADED: Final = (*NAMES, "bare")
+SIZES: Final = (
+    Size(responders=1), Size(), Size(responders=7), Size(responders=11),
+    Size(conditions=25), Size(conditions=50), Size(conditions=100),
+    *(Size(managed=kib * 1024) for kib in (64, 256, 1024)),
+)  # fmt: skip
 _MEMORY_STEPS: Final = 5
 _progress: Final = Console(stderr=True)
 
 Figures = dict[str, Any]
+Rows = list[dict[str, Load]]
 
 
 def main() -> None:
@@ -53,7 +60,10 @@ def main() -> None:
         folder = Path(name)
         issue_certificates(folder)
         figures: Figures = {"machine": _machine()}
-        figures["throughput"] = throughput(folder, options.seconds, options.rounds, console)
+        seconds, rounds = options.seconds, options.rounds
+        figures["throughput"] = throughput(folder, seconds, rounds, console)
+        figures["denials"] = denials(folder, seconds, rounds, console)
+        figures["growth"] = growth(folder, seconds, console)
         figures["patches"] = patches(folder, options.patches, options.rounds, console)
         if options.requests:
             figures["memory"] = memory(folder, options.requests, console)
@@ -64,7 +74,7 @@ def main() -> None:
 
 def throughput(folder: Path, seconds: int, rounds: int, console: Console) -> Figures:
     """Requests a second and latencies of the webhooks, and Usher's ratio to the others by pairs."""
-    runs: dict[int, list[dict[str, Load]]] = {connections: [] for connections in CONNECTIONS}
+    runs: dict[int, Rows] = {connections: [] for connections in CONNECTIONS}
     ready: dict[str, list[float]] = {name: [] for name in LOADED}
     for number in range(rounds):
         for connections in CONNECTIONS:
@@ -75,10 +85,66 @@ def throughput(folder: Path, seconds: int, rounds: int, console: Console) -> Fig
                     ready[name].append(server.ready_seconds)
                     loads[name] = _press_admitted(server, folder, connections, seconds)
             runs[connections].append(loads)
-    result: Figures = {"ready_seconds": {name: _median(ready[name]) for name in LOADED}}
+    result = _table(runs, LOADED, console)
+    result["ready_seconds"] = {name: _median(ready[name]) for name in LOADED}
+    starts = ", ".join(f"{name} {value:.2f} s" for name, value in result["ready_seconds"].items())
+    console.print(f"start to ready: {starts}")
+    return result
+
+
+def denials(folder: Path, seconds: int, rounds: int, console: Console) -> Figures:
+    """The same for a review that is denied, with all causes; Usher logs each, Go logs none."""
+    rows: Rows = []
+    causes = {}
+    for number in range(rounds):
+        loads = {}
+        for name in NAMES:
+            _progress.print(f"round {number + 1}: {name}, denials")
+            with running(name, folder) as server:
+                body = refused(datetime.now(UTC))
+                causes[name] = _causes(ask(server, folder, body))
+                press(server, body, folder, connections=8, seconds=1)
+                loads[name] = press(server, body, folder, connections=8, seconds=seconds)
+        rows.append(loads)
+    console.print("\ndenials: " + ", ".join(f"{n} with {c} causes" for n, c in causes.items()))
+    return {**_table({8: rows}, NAMES, console), "causes": causes}
+
+
+def _causes(answer: bytes) -> int:
+    response = json.loads(answer)["response"]
+    if response["allowed"]:
+        raise RuntimeError(f"not denied: {response}")
+    return len(response["status"]["details"]["causes"])
+
+
+def growth(folder: Path, seconds: int, console: Console) -> Figures:
+    """Processor time for a request as the object grows, in microseconds."""
+    table = Table("responders", "conditions", "managedFields", "review KiB", *LOADED)
+    rows = []
+    for size in SIZES:
+        _progress.print(f"growth: {size}")
+        bytes_ = len(review(datetime.now(UTC), size))
+        times = {}
+        for name in LOADED:
+            with running(name, folder) as server:
+                times[name] = _press_admitted(server, folder, 8, seconds, size).processor
+        rows.append({**asdict(size), "review_bytes": bytes_, **times})
+        table.add_row(
+            str(size.responders),
+            str(size.conditions),
+            f"{size.managed // 1024} KiB",
+            f"{bytes_ / 1024:.1f}",
+            *(f"{times[name]:.0f}" for name in LOADED),
+        )
+    console.print(table)
+    return {"rows": rows}
+
+
+def _table(runs: Mapping[int, Rows], names: Sequence[str], console: Console) -> Figures:
     table = Table("connections", "webhook", "req/s", "usher is", "p50 ms", "p99 ms", "µs", "errors")
+    result: Figures = {}
     for connections, rows in runs.items():
-        result[str(connections)] = {name: _summary(rows, name) for name in LOADED}
+        result[str(connections)] = {name: _summary(rows, name) for name in names}
         for name, figures in result[str(connections)].items():
             table.add_row(
                 str(connections),
@@ -90,12 +156,10 @@ def throughput(folder: Path, seconds: int, rounds: int, console: Console) -> Fig
             )
     console.print(table)
     console.print("µs: the server's processor time for one request")
-    starts = ", ".join(f"{name} {value:.2f} s" for name, value in result["ready_seconds"].items())
-    console.print(f"start to ready: {starts}")
     return result
 
 
-def _summary(rows: Sequence[dict[str, Load]], name: str) -> Figures:
+def _summary(rows: Rows, name: str) -> Figures:
     """Medians of the runs of webhook ``name``, and how many times as quick Usher was beside it."""
     fields = ("per_second", "p50", "p99", "errors", "processor")
     ratios = [row["usher"].per_second / row[name].per_second for row in rows]
@@ -107,12 +171,15 @@ def _summary(rows: Sequence[dict[str, Load]], name: str) -> Figures:
     }
 
 
-def _press_admitted(server: Server, folder: Path, connections: int, seconds: int) -> Load:
-    answer = json.loads(ask(server, folder, review(datetime.now(UTC))))
+def _press_admitted(
+    server: Server, folder: Path, connections: int, seconds: int, size: Size = USUAL
+) -> Load:
+    answer = json.loads(ask(server, folder, review(datetime.now(UTC), size)))
     if not answer["response"]["allowed"]:
         raise RuntimeError(f"{server.name} denies the review: {answer}")
-    press(server, review(datetime.now(UTC)), folder, connections=connections, seconds=1)
-    body = review(datetime.now(UTC))
+    body = review(datetime.now(UTC), size)
+    press(server, body, folder, connections=connections, seconds=1)
+    body = review(datetime.now(UTC), size)
     return press(server, body, folder, connections=connections, seconds=seconds)
 
 
@@ -142,7 +209,7 @@ def patches(folder: Path, count: int, rounds: int, console: Console) -> Figures:
 
 
 def memory(folder: Path, requests: int, console: Console) -> Figures:
-    """Resident memory of one worker while it answers many requests, in MiB."""
+    """Resident memory of Usher while it answers many requests, in MiB."""
     steps = [{"requests": 0, "mib": 0.0}]
     with running("usher", folder) as server:
         steps[0]["mib"] = server.memory()

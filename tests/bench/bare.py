@@ -1,4 +1,4 @@
-"""The least that a webhook on this stack can do: aiohttp.web over TLS, one msgspec decode, "allowed".
+"""The least that a webhook on this stack can do: aiohttp.web, TLS, one msgspec decode, "allowed".
 
 It has no rules, no bounds and no metrics; beside it one sees what they cost, and how much of a
 request belongs to the stack.
@@ -42,7 +42,7 @@ def main(port: str, folder: str) -> None:
     """Serve on ``port`` with the certificate in ``folder``."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(Path(folder) / "tls.crt", Path(folder) / "tls.key")
-    app = web.Application()
+    app = web.Application(client_max_size=8 * 1024 * 1024)
     app.router.add_post("/validate", admit)
     web.run_app(
         app, host="127.0.0.1", port=int(port), ssl_context=context, access_log=None, print=None,

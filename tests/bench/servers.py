@@ -61,12 +61,14 @@ def running(name: str, folder: Path) -> Iterator[Server]:
     """Run the webhook ``name`` ("usher", "go" or "bare") with the certificates of ``folder``."""
     port = free_port()
     began = time.monotonic()
-    process = subprocess.Popen(
-        ["taskset", "-c", SERVER_CORE, *_command(name, port, folder)],
-        env={"GOMAXPROCS": "1", "PATH": "/usr/bin:/bin"},
-        stdout=subprocess.DEVNULL,
-        preexec_fn=ending_with_parent(),  # noqa: PLW1509 - one system call, no lock
-    )
+    with (folder / f"{name}.log").open("wb") as log:
+        process = subprocess.Popen(
+            ["taskset", "-c", SERVER_CORE, *_command(name, port, folder)],
+            env={"GOMAXPROCS": "1", "PATH": "/usr/bin:/bin"},
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            preexec_fn=ending_with_parent(),  # noqa: PLW1509 - one system call, no lock
+        )
     try:
         _wait_for(port, folder / "ca.crt", process)
         ready = time.monotonic() - began
@@ -85,7 +87,7 @@ def _command(name: str, port: int, folder: Path) -> list[str]:
         str(Path(sys.executable).parent / "usher"), "serve", "--bind", "127.0.0.1",
         "--port", str(port), "--health-bind", "127.0.0.1", "--health-port", str(free_port()),
         "--tls-cert", str(folder / "tls.crt"), "--tls-key", str(folder / "tls.key"),
-        "--drain-seconds", "0", "--log-level", "error", "--offline",
+        "--drain-seconds", "0", "--log-format", "json", "--offline",
     ]  # fmt: skip
 
 
