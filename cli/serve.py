@@ -119,7 +119,8 @@ Examples:
     "--concurrency",
     type=click.IntRange(min=1),
     default=Settings.concurrency,
-    help="Requests that may wait for their bodies at once; more get HTTP 500.",
+    help="Requests that may wait for their bodies at once; beyond it, who has waited longest gets "
+    "HTTP 500. As many may wait for the cluster.",
 )
 @click.option(
     "--drain-seconds",

@@ -83,8 +83,8 @@ class Settings:
     max_body: int = 7 * MIB
     """Two objects of 1.5 MiB (etcd's limit) with their managedFields, in JSON."""
     concurrency: int = 512
-    """How many requests may wait for their bodies at once; more are refused. An API server has 600
-    requests in flight by default, and sends each body at once."""
+    """How many requests may wait for their bodies, and as many for the cluster. An API server has
+    600 requests in flight by default, and sends each body at once."""
     drain: float = 10.0
     """After SIGTERM, how long to serve on until every Service has stopped sending new calls."""
     mode: Mode = Mode.AUTO
