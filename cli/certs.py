@@ -30,9 +30,9 @@ from cluster import clock
 from cluster.client import Cluster
 from cluster.configuration import ConfigurationError
 from cluster.failures import ClusterFailure, Conflict
+from cluster.health import serving
 from cluster.key import Key
 from cluster.resources import MUTATING_CONFIGURATIONS, VALIDATING_CONFIGURATIONS
-from controller.health import serving
 
 _log = structlog.get_logger()
 

@@ -14,6 +14,7 @@ import structlog
 
 from cluster.client import Cluster
 from cluster.event import Level
+from cluster.health import serving
 from cluster.informer import Informer
 from cluster.key import Key
 from cluster.leader_election import Alone, Elector, Lead, Terms
@@ -30,7 +31,6 @@ from controller.eviction.verification import Verifier
 from controller.eviction.view import KnownPod, View, keep_eviction, keep_request, read_pod
 from controller.eviction.writer import Writer
 from controller.evictor.evictor import Evictor
-from controller.health import serving
 from controller.metrics import Board, Metrics
 from controller.node_health.reconciler import NodeHealth, NodeKeeper
 from controller.node_health.view import read_pod_on_node

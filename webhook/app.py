@@ -14,6 +14,7 @@ from aiohttp import web
 from cluster.clock import now
 from cluster.facts import Connect, FactFinder, Finder, Offline
 from cluster.failures import ClusterFailure
+from cluster.health import application
 from cluster.questions import ClusterFacts
 from rules.evaluate import Policy
 from webhook.bounds import Bounds
@@ -159,10 +160,14 @@ async def serve_health(
 
     ``served`` is where reviews are answered: address and port.
     """
-    certificate = server.certificate
-    check = SelfCheck(certificate, served)
-    health = Health(server.status, certificate, server.metrics.registry, clock, check)
-    async with serving(health.application(), Bounds(server.settings), sockets):
+    check = SelfCheck(server.certificate, served)
+    health = Health(server.status, server.certificate, clock, check)
+    app = application(
+        not_live=list,  # who hangs does not answer
+        not_ready=health.not_ready,
+        registry=server.metrics.registry,
+    )
+    async with serving(app, Bounds(server.settings), sockets):
         await until
 
 

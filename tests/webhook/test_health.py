@@ -6,7 +6,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from certs.issue import issue_authority, issue_serving
@@ -187,14 +186,16 @@ def test_labels_hold_nothing_that_a_caller_chose(site: Running) -> None:
         (Status(is_serving=True, knows_time=True, is_draining=True), "shutting down"),
     ],
 )
-def test_a_server_that_is_not_ready_says_why(tmp_path: Path, status: Status, reason: str) -> None:
+async def test_a_server_that_is_not_ready_says_why(
+    tmp_path: Path, status: Status, reason: str
+) -> None:
     write_pair(tmp_path, issue_serving(issue_authority(today()), NAMES, today()))
     certificate = ServingCertificate(
         Settings(certificate=tmp_path / "tls.crt", key=tmp_path / "tls.key")
     )
     check = SelfCheck(certificate, (HOST, 1))
-    health = Health(status, certificate, CollectorRegistry(), today, check)
-    assert health.not_ready() == [reason]
+    health = Health(status, certificate, today, check)
+    assert await health.not_ready() == [reason]
 
 
 def test_figures_of_the_process_are_shown(site: Running) -> None:

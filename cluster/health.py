@@ -1,17 +1,21 @@
-"""What the kubelet and Prometheus ask, over plain HTTP on a port of its own."""
+"""What the kubelet and Prometheus ask each program, over plain HTTP on a port of its own."""
 
 import errno
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from inspect import isawaitable
 from typing import Final
 
 from aiohttp import hdrs, web
 from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
+from prometheus_client import exposition as plain
+from prometheus_client.openmetrics import exposition as openmetrics
 
-Reasons = Callable[[], Sequence[str]]
+Reasons = Callable[[], Sequence[str] | Awaitable[Sequence[str]]]
 """Why not; empty: all is well."""
+
+_OPENMETRICS: Final = "application/openmetrics-text"
 
 
 @asynccontextmanager
@@ -24,15 +28,8 @@ async def serving(
     registry: CollectorRegistry,
 ) -> AsyncIterator[list[str]]:
     """Serve /livez, /readyz and /metrics; gives the addresses. Raises OSError."""
-    application = web.Application()
-    application.add_routes(
-        [
-            web.get("/livez", _reporting(not_live)),
-            web.get("/readyz", _reporting(not_ready)),
-            web.get("/metrics", _metrics(registry)),
-        ]
-    )
-    runner = web.AppRunner(application, access_log=None)
+    app = application(not_live=not_live, not_ready=not_ready, registry=registry)
+    runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:
         for host in hosts:
@@ -55,9 +52,21 @@ _ANY_IPV6: Final = "::"
 _UNAVAILABLE: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
+def application(
+    *, not_live: Reasons, not_ready: Reasons, registry: CollectorRegistry
+) -> web.Application:
+    """What answers /livez, /readyz and /metrics."""
+    app = web.Application()
+    app.router.add_get("/livez", _reporting(not_live))
+    app.router.add_get("/readyz", _reporting(not_ready))
+    app.router.add_get("/metrics", _metrics(registry))
+    return app
+
+
 def _reporting(reasons: Reasons) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def answer(_: web.Request) -> web.Response:
-        found = reasons()
+        given = reasons()
+        found = await given if isawaitable(given) else given
         status = HTTPStatus.SERVICE_UNAVAILABLE if found else HTTPStatus.OK
         return web.Response(status=status, text="".join(f"{r}\n" for r in found) or "ok\n")
 
@@ -66,7 +75,12 @@ def _reporting(reasons: Reasons) -> Callable[[web.Request], Awaitable[web.Respon
 
 def _metrics(registry: CollectorRegistry) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def answer(request: web.Request) -> web.Response:
-        encode, content_type = choose_encoder(request.headers.get(hdrs.ACCEPT, ""))
-        return web.Response(body=encode(registry), headers={hdrs.CONTENT_TYPE: content_type})
+        # Not prometheus_client's own choice: it fails on versions that are no numbers.
+        if _OPENMETRICS in request.headers.get(hdrs.ACCEPT, ""):
+            body = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
+            kind = openmetrics.CONTENT_TYPE_LATEST
+        else:
+            body, kind = plain.generate_latest(registry), plain.CONTENT_TYPE_PLAIN_0_0_4
+        return web.Response(body=body, headers={hdrs.CONTENT_TYPE: kind})
 
     return answer
