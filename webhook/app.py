@@ -3,8 +3,8 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from rules.evaluate import Policy
 from webhook.bounds import Bounds
 from webhook.handler import Reviews
 from webhook.health import Health, Status
-from webhook.listening import every, serving
+from webhook.listening import every, meanwhile, serving
 from webhook.metrics import Metrics
 from webhook.selfcheck import SelfCheck
 from webhook.settings import (
@@ -106,11 +106,12 @@ class Server:
             finder, clock = FactFinder(cluster, self.metrics), cluster.time.now
         reviews = Reviews(self.settings, self._policy, self.metrics, clock, finder, self._bounds)
         app = reviews.application()
-        app.cleanup_ctx.append(lambda _: every(REFRESH_SECONDS, self._refresh, self._complain))
+        upkeep = (self._refresh, self._complain)
+        app.cleanup_ctx.append(lambda _: meanwhile(every(REFRESH_SECONDS, *upkeep)))
         if cluster is None:
             self.status.knows_time = True
         else:
-            app.cleanup_ctx.append(lambda _: _meanwhile(self._keep_time(cluster)))
+            app.cleanup_ctx.append(lambda _: meanwhile(self._keep_time(cluster)))
         return app
 
     async def _keep_time(self, cluster: ClusterFacts) -> None:
@@ -169,16 +170,6 @@ async def serve_health(
     )
     async with serving(app, Bounds(server.settings), sockets):
         await until
-
-
-@asynccontextmanager
-async def _meanwhile(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Do ``work`` as long as the block runs."""
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
 
 
 async def _first(seconds: float, *ends: Coroutine[Any, Any, object]) -> None:

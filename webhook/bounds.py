@@ -26,7 +26,6 @@ from webhook.settings import (
     MAX_BUFFERED,
     MAX_HEADERS,
     MAX_PARSED,
-    RELIEF_TURNS,
     Settings,
 )
 
@@ -45,47 +44,44 @@ class OverloadedError(web.HTTPInternalServerError):
         super().__init__(text="too many requests are waiting\n")
 
 
-class Unfinished:
-    """Connections that have begun something; those that began first come first."""
+class Unfinished(dict["Connection", tuple[float, int]]):
+    """Connections that have begun something: since when, and how many bytes of it have come.
+
+    Those that began first come first.
+    """
 
     def __init__(self, most: float = inf, most_bytes: float = inf) -> None:
+        super().__init__()
         self._most = most
         self._most_bytes = most_bytes
-        self._members: dict[Connection, tuple[float, int]] = {}
         self._bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._members)
-
-    def __contains__(self, connection: object) -> bool:
-        return connection in self._members
 
     def add(self, connection: "Connection", size: int = 0) -> None:
         """Count ``size`` bytes more of ``connection``, which begins now if it has not before."""
-        since, held = self._members.get(connection) or (monotonic(), 0)
-        self._members[connection] = since, held + size
+        since, held = self.get(connection) or (monotonic(), 0)
+        self[connection] = since, held + size
         self._bytes += size
 
     def remove(self, connection: "Connection") -> int:
         """Forget ``connection``; return how many bytes were counted."""
-        _, held = self._members.pop(connection, (0, 0))
+        _, held = self.pop(connection, (0, 0))
         self._bytes -= held
         return held
 
     def overdue(self, seconds: float) -> list["Connection"]:
         """Those that began more than ``seconds`` ago."""
         latest = monotonic() - seconds
-        return [each for each, (since, _) in self._members.items() if since < latest]
+        return [each for each, (since, _) in self.items() if since < latest]
 
     @property
     def is_too_much(self) -> bool:
         """Whether there are too many, or they hold too much."""
-        return len(self._members) > self._most or self._bytes > self._most_bytes
+        return len(self) > self._most or self._bytes > self._most_bytes
 
     def relieve(self) -> None:
         """Give up the first ones, until the rest is within the bounds."""
         while self.is_too_much:
-            first = next(iter(self._members))
+            first = next(iter(self))
             self.remove(first)
             first.give_up()
 
@@ -113,7 +109,6 @@ class Bounds:
         """How many requests found no room, since somebody last set this back."""
         self.draining = False
         """Whether every answer closes its connection."""
-        self._is_relieving = False
         self._lost = asyncio.Event()
 
     def overloaded(self) -> OverloadedError:
@@ -225,19 +220,6 @@ class Bounds:
         for connection in self.unread.overdue(IDLE_SECONDS):
             connection.give_up()
 
-    def relieve_soon(self) -> None:
-        """Give up unfinished headers, as soon as the handlers of complete ones have begun."""
-        if not self._is_relieving:
-            self._is_relieving = True
-            self._relieve(RELIEF_TURNS)
-
-    def _relieve(self, turns: int) -> None:
-        if turns:
-            asyncio.get_running_loop().call_soon(self._relieve, turns - 1)
-            return
-        self._is_relieving = False
-        self.heads.relieve()
-
     def lost(self, connection: "Connection", protocol: web.RequestHandler) -> None:
         """Forget ``connection``."""
         del self.open[protocol]
@@ -308,7 +290,9 @@ class Connection(asyncio.Protocol):
         if bounds.bodies.is_too_much:
             bounds.bodies.relieve()
         if bounds.heads.is_too_much:
-            bounds.relieve_soon()
+            # Until a complete header is known as such, aiohttp wakes a task, which starts another.
+            later = asyncio.get_running_loop().call_soon
+            later(later, later, bounds.heads.relieve)
 
     def eof_received(self) -> None:
         """Close; whoever has said the last word gets no answer."""

@@ -6,7 +6,7 @@ answers, and when to give up, is the business of :mod:`webhook.handler`.
 
 from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import structlog
 
@@ -32,13 +32,6 @@ class Pending(NamedTuple):
     """Gives the body of the answer."""
 
 
-class Endpoint(Protocol):
-    """What is done with the reviews of one path."""
-
-    def take(self, review: Review, began: float) -> Pending:
-        """Read ``review``, whose head was complete at ``began`` (``perf_counter``)."""
-
-
 class Validating:
     """Answers with verdicts."""
 
@@ -47,7 +40,7 @@ class Validating:
         self._metrics = metrics
 
     def take(self, review: Review, began: float) -> Pending:
-        """As :class:`Endpoint` has it."""
+        """Read ``review``, whose header was complete at ``began`` (``perf_counter``)."""
         if review.request is None:
             return Pending(_NOTHING, lambda _: self._decide(review, ADMITTED, began))
         inquiry = Inquiry(review.request, self._policy)
@@ -74,7 +67,7 @@ class Mutating:
         self._metrics = metrics
 
     def take(self, review: Review, began: float) -> Pending:
-        """As :class:`Endpoint` has it."""
+        """Read ``review``, whose header was complete at ``began`` (``perf_counter``)."""
         if review.request is None:
             return Pending(_NOTHING, lambda _: self._decide(review, UNCHANGED, began))
         draft = Draft(review.request, review.document(), self._policy)
@@ -93,6 +86,9 @@ class Mutating:
                 **_about(review),
             )
         return answer
+
+
+Endpoint: TypeAlias = Validating | Mutating
 
 
 def _about(review: Review) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import errno
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from logging import LogRecord, getLogger
 from typing import Any, Final, cast
@@ -91,7 +91,7 @@ async def serving(
         read_bufsize=READ_SIZE,
         shutdown_timeout=SHUTDOWN_SECONDS,
     )
-    app.cleanup_ctx.append(lambda _: every(SWEEP_SECONDS, bounds.sweep))
+    app.cleanup_ctx.append(lambda _: meanwhile(every(SWEEP_SECONDS, bounds.sweep)))
     await runner.setup()
     protocol = cast("web.Server", runner.server)
     servers = [
@@ -118,23 +118,24 @@ async def serving(
 
 
 @asynccontextmanager
-async def every(seconds: float, *steps: Callable[[], None]) -> AsyncIterator[None]:
-    """Take ``steps`` every so many seconds, whatever they raise, as long as the block runs."""
-
-    async def repeat() -> None:
-        while True:
-            for step in steps:
-                try:
-                    step()
-                except Exception:  # noqa: BLE001 - the next time may go well
-                    _log.exception("upkeep failed")
-            await asyncio.sleep(seconds)
-
-    task = asyncio.create_task(repeat())
+async def meanwhile(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Do ``work`` as long as the block runs."""
+    task = asyncio.create_task(work)
     try:
         yield
     finally:
         task.cancel()
+
+
+async def every(seconds: float, *steps: Callable[[], None]) -> None:
+    """Take ``steps`` every so many seconds, whatever they raise."""
+    while True:
+        for step in steps:
+            try:
+                step()
+            except Exception:  # noqa: BLE001 - the next time may go well
+                _log.exception("upkeep failed")
+        await asyncio.sleep(seconds)
 
 
 def _is_ours(record: LogRecord) -> bool:

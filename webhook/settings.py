@@ -50,9 +50,6 @@ is asked for exactness below that; API servers send nothing ahead. Our own choic
 READ_SIZE: Final = 64 * 1024
 """Bytes of a body that aiohttp buffers before it is read; it takes a sixteenth of that as a bound
 for the number of chunks, each of which takes some hundred bytes. Our own choice."""
-RELIEF_TURNS: Final = 3
-"""Turns of the event loop until a handler has begun whose request has come: aiohttp wakes a task,
-which starts another one."""
 BACKLOG: Final = 1024
 """Connections that may wait to be accepted."""
 

@@ -25,15 +25,6 @@ class CertificateError(ValueError):
     """The files hold no usable certificate; the text says which one, and why."""
 
 
-class _Files(NamedTuple):
-    """The content of the files; empty where one can't be read, and ``problem`` says why."""
-
-    certificate: bytes
-    key: bytes
-    client_ca: bytes
-    problem: str
-
-
 class _Loaded(NamedTuple):
     """A pair that can be served."""
 
@@ -103,28 +94,18 @@ class ServingCertificate:
     def _hand_over(self, connection: ssl.SSLObject | ssl.SSLSocket, *_: Any) -> None:
         connection.context = self._current.context
 
-    def _read(self) -> _Files:
-        settings, problems = self._settings, []
-
-        def content(path: Path | None) -> bytes:
-            try:
-                return b"" if path is None else path.read_bytes()
-            except OSError as error:
-                problems.append(f"{path}: {error.strerror}")
-                return b""
-
-        return _Files(
-            content(settings.certificate),
-            content(settings.key),
-            content(settings.client_ca),
-            problem="; ".join(problems),
-        )
-
-    def _load(self, files: _Files) -> _Loaded:
+    def _read(self) -> list[bytes | str]:
+        """What is in the files, and what is wrong with those that can't be read."""
         settings = self._settings
-        if files.problem:
-            raise CertificateError(files.problem)
-        leaf = _leaf(settings.certificate, files.certificate)
+        paths = (settings.certificate, settings.key, settings.client_ca)
+        return [_content(path) for path in paths if path is not None]
+
+    def _load(self, files: list[bytes | str]) -> _Loaded:
+        settings = self._settings
+        if problems := [each for each in files if isinstance(each, str)]:
+            raise CertificateError("; ".join(problems))
+        certificate, _, *authorities = (each for each in files if isinstance(each, bytes))
+        leaf = _leaf(settings.certificate, certificate)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = settings.tls_minimum
         context.set_ciphers(_CIPHERS)
@@ -138,9 +119,9 @@ class ServingCertificate:
             raise CertificateError(self._explain(error)) from None
         except OSError as error:  # gone since it was read; the next refresh looks again
             raise CertificateError(f"{settings.certificate}: {error.strerror}") from None
-        if settings.client_ca is not None:
+        for authority in authorities:
             context.verify_mode = ssl.CERT_REQUIRED
-            _trust(context, settings.client_ca, files.client_ca)
+            _trust(context, settings.client_ca, authority)
         return _Loaded(context, leaf)
 
     def _refuse_password(self) -> NoReturn:
@@ -154,6 +135,13 @@ class ServingCertificate:
         return f"{certificate}, {key}: must be a PEM certificate and its key ({error.reason})"
 
 
+def _content(path: Path) -> bytes | str:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+
+
 def _leaf(path: Path, content: bytes) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(content)
@@ -161,7 +149,7 @@ def _leaf(path: Path, content: bytes) -> x509.Certificate:
         raise CertificateError(f"{path}: must be a certificate in PEM") from None
 
 
-def _trust(context: ssl.SSLContext, path: Path, content: bytes) -> None:
+def _trust(context: ssl.SSLContext, path: Path | None, content: bytes) -> None:
     try:
         context.load_verify_locations(cadata=content.decode("ascii"))
     except (ssl.SSLError, ValueError):
