@@ -33,7 +33,7 @@ that ``usher --help`` and the short-lived commands do not wait for the web serve
 
 
 class Commands(click.Group):
-    """The commands, each in the module ``cli.<name>`` as ``command``."""
+    """The commands, each in the module ``cli.commands.<name>`` as ``command``."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Every command's name."""
@@ -45,7 +45,7 @@ class Commands(click.Group):
             if cmd_name.startswith("-"):
                 return None  # an option of ours that does not exist: click's own error
             raise click.UsageError(f"no command '{cmd_name}'{nearest(cmd_name, _SUMMARIES)}", ctx)
-        command: click.Command = importlib.import_module(f"cli.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"cli.commands.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -240,7 +240,7 @@ def _all_flags() -> dict[str, click.Parameter]:
 
     flags: dict[str, click.Parameter] = {}
     for name in usher.list_commands(click.Context(usher)):
-        flags |= _flags(importlib.import_module(f"cli.{name}").command)
+        flags |= _flags(importlib.import_module(f"cli.commands.{name}").command)
     return flags
 
 

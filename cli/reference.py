@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from cli.checks import CHECKS
+from cli.judgement.checks import CHECKS
 from rules.api import ApiType, Eviction, EvictionRequest, Pod
 from rules.catalog import EVICTION, EVICTION_REQUEST, POD, POLICY, RULES
 from rules.constraints import Constraint

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from cli.findings import Report
+from cli.judgement.findings import Report
 from cli.output import as_json, github, junit, sarif, text
 
 FORMATS: Final[Mapping[str, Callable[[Report], Iterator[str]]]] = {

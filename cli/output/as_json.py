@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from cli.findings import DocumentReport, FileReport, Finding, Report, Severity
+from cli.judgement.findings import DocumentReport, FileReport, Finding, Report, Severity
 from rules.times import format_time
 
 

@@ -6,7 +6,7 @@ Source: the escaping of ``@actions/core``, src/command.ts.
 from collections.abc import Iterator
 from typing import Final
 
-from cli.findings import Report, Severity
+from cli.judgement.findings import Report, Severity
 
 _COMMANDS: Final = {
     Severity.ERROR: "error",

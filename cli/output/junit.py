@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from cli.findings import DocumentReport, FileReport, Report, Severity
+from cli.judgement.findings import DocumentReport, FileReport, Report, Severity
 
 _not_xml: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that may not stand in XML 1.0, not even escaped (§ 2.2)."""

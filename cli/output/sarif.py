@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Any, Final
 from urllib.parse import quote
 
-from cli.findings import DocumentReport, FileReport, Finding, Report
+from cli.judgement.findings import DocumentReport, FileReport, Finding, Report
 from cli.reference import Entry, entries
 from rules.rule import Enforcement
 

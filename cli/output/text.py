@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from cli.findings import Report, Severity
+from cli.judgement.findings import Report, Severity
 
 _COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 

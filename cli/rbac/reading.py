@@ -6,10 +6,12 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from cli import checks
-from cli.documents import Unreadable
-from cli.findings import DocumentReport, FileReport, Finding
-from cli.manifests import Manifest, read_parts
+from cli.judgement import checks
+from cli.judgement.findings import DocumentReport, FileReport, Finding
+from cli.judgement.reporting import broken_at, json_problems, report_on, report_unreadable
+from cli.manifests.documents import Unreadable
+from cli.manifests.objects import Manifest, read_parts
+from cli.manifests.sources import Source
 from cli.rbac.authorizer import Authorizer
 from cli.rbac.shapes import (
     GROUP,
@@ -22,8 +24,6 @@ from cli.rbac.shapes import (
     Role,
 )
 from cli.rbac.soundness import flaws
-from cli.reporting import broken_at, json_problems, report_on, report_unreadable
-from cli.sources import Source
 from cli.suggestions import nearest
 from rules.decode import DecodeError, decode_model
 from rules.field import Path

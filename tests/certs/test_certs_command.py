@@ -15,7 +15,7 @@ import click
 import pytest
 
 from certs.holdings import Holdings, decode
-from cli.certs import command as group
+from cli.commands.certs import command as group
 from tests.certs.world import START
 from tests.cli.conftest import Usher, usher
 
@@ -226,6 +226,6 @@ def test_flags_may_stand_in_a_file_and_in_the_environment(usher: Usher) -> None:
 
 def test_every_flag_that_the_page_names_exists() -> None:
     page = (Path(__file__).parents[2] / "docs" / "certificates.md").read_text(encoding="utf-8")
-    commands = [*group.commands.values(), importlib.import_module("cli.serve").command]
+    commands = [*group.commands.values(), importlib.import_module("cli.commands.serve").command]
     known = {flag for each in commands for option in each.params for flag in option.opts}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page)) <= known

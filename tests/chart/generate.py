@@ -11,7 +11,7 @@ from typing import Any, Final
 import yaml
 from click.testing import CliRunner
 
-from cli.crds import command as crds
+from cli.commands.crds import command as crds
 from tests.chart.values import CHART, Section, Value, values
 
 # --- README ---------------------------------------------------------------------------------------

@@ -12,9 +12,9 @@ import jsonschema_rs
 import pytest
 import yaml
 
-from cli.certs import agent
-from cli.controller import command as controller
-from cli.serve import command as serve
+from cli.commands.certs import agent
+from cli.commands.controller import command as controller
+from cli.commands.serve import command as serve
 from rules.catalog import GUARDS, RULES
 from rules.mutate import MUTATIONS
 from tests.chart.generate import files

@@ -11,9 +11,9 @@ import click
 import pytest
 import yaml
 
-from cli.certs import agent, inspect
-from cli.controller import command as controller
-from cli.serve import command as serve
+from cli.commands.certs import agent, inspect
+from cli.commands.controller import command as controller
+from cli.commands.serve import command as serve
 from rules.api import RESPONDERS_ANNOTATION, Eviction, EvictionRequest, Pod
 from rules.callers import COLLECTORS
 from rules.crd import definitions

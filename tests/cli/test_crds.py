@@ -4,7 +4,7 @@ import json
 
 import yaml
 
-from cli.documents import Document, read_documents
+from cli.manifests.documents import Document, read_documents
 from rules.crd import definitions, policy_definitions
 from tests.cli.conftest import Usher
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.documents import MAX_BYTES, MAX_UNREADABLE, Document, Unreadable, read_documents
+from cli.manifests.documents import MAX_BYTES, MAX_UNREADABLE, Document, Unreadable, read_documents
 from rules.decode import load
 
 

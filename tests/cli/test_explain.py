@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 import yaml
 
-from cli.checks import CHECKS
+from cli.judgement.checks import CHECKS
 from cli.reference import entries
 from rules.catalog import GUARDS, RULES
 from rules.mutate import MUTATIONS

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from cli.judgement.unanswered import NEEDS
 from cli.reference import entries
-from cli.unanswered import NEEDS
 from rules.catalog import GUARDS
 from rules.decode import SHAPES, decode_object
 from rules.evaluate import Inquiry

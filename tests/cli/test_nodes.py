@@ -10,7 +10,7 @@ import click
 import pytest
 import yaml
 
-from cli import nodes
+from cli.commands import nodes
 from tests.cli.conftest import Usher
 from tests.examples.shell import blocks, page, run_shell
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.documents import Document, read_documents
-from cli.places import json_places, locate
+from cli.manifests.documents import Document, read_documents
+from cli.manifests.places import json_places, locate
 
 
 def _locate(text: str, path: str, name: str = "file.yaml") -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cli.scalars import resolve
+from cli.manifests.scalars import resolve
 
 
 @pytest.mark.parametrize("word", ["y", "Y", "yes", "Yes", "YES", "true", "True", "on", "On", "ON"])

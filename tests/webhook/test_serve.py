@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from certs.issue import issue_authority, issue_serving
-from cli.serve import command
+from cli.commands.serve import command
 from tests.patience import PATIENCE
 from tests.webhook.running import HOST, NAMES, answer, today, write_pair
 

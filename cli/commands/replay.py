@@ -12,6 +12,8 @@ import click
 import msgspec
 
 from cli.exits import BAD_INPUT, CLEAN, VIOLATIONS, InputError
+from cli.judgement.unanswered import RBAC, USER, left_out
+from cli.manifests.sources import STANDARD_INPUT, find_sources
 from cli.options import (
     CONTEXT_SETTINGS,
     common_options,
@@ -25,8 +27,6 @@ from cli.rbac.authorizer import Authorizer
 from cli.rbac.options import rbac_options
 from cli.rbac.reading import RbacManifests
 from cli.recordings import Line, differences, read_answer, read_lines, read_review
-from cli.sources import STANDARD_INPUT, find_sources
-from cli.unanswered import RBAC, USER, left_out
 from rules.decode import DecodeError
 from rules.evaluate import ADMITTED, Inquiry, Policy
 from rules.facts import NO_FACTS

@@ -17,6 +17,7 @@ import structlog
 from certs.issue import issue_authority, issue_serving
 from cli import logs
 from cli.exits import InputError
+from cli.judgement.unanswered import NEEDS, USER
 from cli.options import (
     CONTEXT_SETTINGS,
     PORT,
@@ -25,7 +26,6 @@ from cli.options import (
     policy_from,
     policy_options,
 )
-from cli.unanswered import NEEDS, USER
 from cluster.clock import now
 from cluster.facts import Connect
 from rules.mutate import MUTATIONS

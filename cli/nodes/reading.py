@@ -9,19 +9,19 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from cli.documents import Document, read_documents
 from cli.exits import InputError
-from cli.manifests import Manifest, read_manifests
-from cli.progress import track
-from cli.sources import STANDARD_INPUT, Source, find_sources
-from cli.suggestions import nearest
-from cli.zones.budgets import (
+from cli.manifests.documents import Document, read_documents
+from cli.manifests.objects import Manifest, read_manifests
+from cli.manifests.sources import STANDARD_INPUT, Source, find_sources
+from cli.nodes.budgets import (
     DisruptionBudget,
     GuardedObject,
     GuardedPod,
     Refusal,
     refusals,
 )
+from cli.progress import track
+from cli.suggestions import nearest
 from cluster.key import Key
 from controller.node_health.planning.budget import StoredBudgets, restored
 from controller.node_health.planning.plan import NodeHealthSnapshot, request_name

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from cli.zones.budgets import Refusal
+from cli.nodes.budgets import Refusal
 from controller.node_health.planning.plan import NodeHealthPlan
 from controller.node_health.planning.simulation import Course
 from controller.node_health.planning.zones import Zone

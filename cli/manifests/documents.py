@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import yaml
 
-from cli.places import Place, json_places
-from cli.yaml_values import Problem, read_values
+from cli.manifests.places import Place, json_places
+from cli.manifests.yaml_values import Problem, read_values
 from rules.decode import DecodeError, load
 
 MAX_BYTES: Final = 32 * 2**20

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cli.documents import MAX_BYTES
 from cli.exits import InputError
+from cli.manifests.documents import MAX_BYTES
 from webhook.review import printable
 
 STANDARD_INPUT: Final = "-"
@@ -30,7 +30,7 @@ class Source:
         return printable(os.fsencode(self.path).decode("utf-8", "backslashreplace"))
 
     def read(self) -> bytes:
-        """Its content, or one byte more than :data:`cli.documents.MAX_BYTES` of it.
+        """Its content, or one byte more than :data:`cli.manifests.documents.MAX_BYTES` of it.
 
         Raises OSError.
         """

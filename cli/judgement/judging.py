@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from cli import checks
-from cli.findings import DocumentReport, Finding, Severity
-from cli.manifests import Manifest
+from cli.judgement import checks
+from cli.judgement.findings import DocumentReport, Finding, Severity
+from cli.judgement.reporting import broken_at, finding_at, json_problems, report_on
+from cli.manifests.objects import Manifest
+from cli.manifests.stored import NoSingleMatch, StoredObjects
 from cli.rbac.authorizer import Authorizer
-from cli.reporting import broken_at, finding_at, json_problems, report_on
-from cli.stored import NoSingleMatch, StoredObjects
 from cli.suggestions import nearest
 from rules.api import API_VERSION, GROUP, RESPONDERS_ANNOTATION, EvictionResponder, Pod
 from rules.decode import SHAPES, DecodeError, Shape, decode_object, load, unknown_fields

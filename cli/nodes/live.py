@@ -10,8 +10,8 @@ from typing import Any, Final
 import click
 
 from cli.exits import ClusterError, InputError
+from cli.nodes.reading import Dump, Found
 from cli.progress import counter
-from cli.zones.reading import Dump, Found
 from cluster.client import Cluster
 from cluster.configuration import ConfigurationError
 from cluster.failures import ClusterFailure, Denied, Gone, Missing, Unauthenticated

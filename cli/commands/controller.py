@@ -13,7 +13,7 @@ import uvloop
 from cli import logs
 from cli.exits import InputError
 from cli.leases import lease_from, lease_options
-from cli.node_rates import lead_from, lead_option, limits_from, node_rate_options
+from cli.nodes.rates import lead_from, lead_option, limits_from, node_rate_options
 from cli.options import CONTEXT_SETTINGS, common_options, health_options
 from cluster.configuration import ConfigurationError
 from cluster.event import Level

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from cli.zones.outlook import Outlook
+from cli.nodes.outlook import Outlook
 from controller.node_health.planning.budget import Waiting
 from controller.node_health.planning.simulation import Course, Departure
 from controller.node_health.planning.zones import Zone, ZoneStatus

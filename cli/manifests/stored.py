@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from cli.manifests import Manifest
+from cli.manifests.objects import Manifest
 
 _Key: TypeAlias = tuple[str, str, str]
 

@@ -25,7 +25,7 @@ class Finding:
     """One thing that is wrong, and where."""
 
     rule: str
-    """Id of the rule or of the check (:mod:`cli.checks`); ``usher explain`` knows both."""
+    """Id of the rule or of the check; ``usher explain`` knows both."""
     message: str
     severity: Severity
     line: int

@@ -10,12 +10,12 @@ from click.core import ParameterSource
 
 from cli.exits import InputError
 from cli.leases import lease_from, lease_options
-from cli.node_rates import lead_from, lead_option, limits_from, node_rate_options
+from cli.nodes import as_json, svg, text
+from cli.nodes.outlook import Outlook
+from cli.nodes.rates import lead_from, lead_option, limits_from, node_rate_options
+from cli.nodes.reading import Dump, read_dump, read_timeline
 from cli.options import CONTEXT_SETTINGS, common_options, now_option
 from cli.progress import counter
-from cli.zones import as_json, svg, text
-from cli.zones.outlook import Outlook
-from cli.zones.reading import Dump, read_dump, read_timeline
 from cluster import clock
 from cluster.key import Key
 from controller.node_health.planning import simulation
@@ -123,7 +123,7 @@ def _read(files: tuple[str, ...], lease: Key, flags: dict[str, Any]) -> tuple[Du
         return read_dump(files, requester), clock.now()
     # Imported only when it is needed: the client takes longer than reading a small dump.
     from cli import logs  # noqa: PLC0415
-    from cli.zones.live import read_live  # noqa: PLC0415
+    from cli.nodes.live import read_live  # noqa: PLC0415
 
     logs.configure(flags["log_format"], flags["log_level"])
     live = read_live(kubeconfig, requester, lease)

@@ -6,8 +6,8 @@ from typing import Final
 
 import click
 
-from cli.zones.budgets import Refusal
-from cli.zones.outlook import Outlook
+from cli.nodes.budgets import Refusal
+from cli.nodes.outlook import Outlook
 from controller.node_health.planning.simulation import Course, Departure, ZoneChange
 from controller.node_health.planning.zones import Zone, ZoneState
 from rules.times import format_time

@@ -5,10 +5,14 @@ from typing import Any, Final
 
 import click
 
-from cli.documents import Unreadable
-from cli.findings import FileReport, Report
-from cli.judging import Terms, judge, report_unsound
-from cli.manifests import Manifest, read_parts
+from cli.judgement.findings import FileReport, Report
+from cli.judgement.judging import Terms, judge, report_unsound
+from cli.judgement.reporting import report_unreadable
+from cli.judgement.unanswered import RBAC, USER, left_out
+from cli.manifests.documents import Unreadable
+from cli.manifests.objects import Manifest, read_parts
+from cli.manifests.sources import STANDARD_INPUT, Source, find_sources
+from cli.manifests.stored import Stored, StoredObjects
 from cli.options import (
     CONTEXT_SETTINGS,
     common_options,
@@ -23,10 +27,6 @@ from cli.progress import track
 from cli.rbac.authorizer import Authorizer, with_implied_groups
 from cli.rbac.options import rbac_options
 from cli.rbac.reading import RbacManifests
-from cli.reporting import report_unreadable
-from cli.sources import STANDARD_INPUT, Source, find_sources
-from cli.stored import Stored, StoredObjects
-from cli.unanswered import RBAC, USER, left_out
 from rules.decode import SHAPES
 from rules.request import STATUS, Operation, User
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from cli import checks
-from cli.documents import Unreadable
-from cli.findings import DocumentReport, Finding, ObjectName, Severity
-from cli.manifests import Manifest
+from cli.judgement import checks
+from cli.judgement.findings import DocumentReport, Finding, ObjectName, Severity
+from cli.manifests.documents import Unreadable
+from cli.manifests.objects import Manifest
 from rules.field import Path
 from webhook.review import printable
 

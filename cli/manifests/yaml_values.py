@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import yaml
 
-from cli.places import Place
-from cli.scalars import resolve
+from cli.manifests.places import Place
+from cli.manifests.scalars import resolve
 from rules.decode import MAX_DEPTH
 
 MAX_VALUES: Final = 1_000_000

@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from cli.commands.export import explained
 from cli.exits import CLEAN, VIOLATIONS, ClusterError, InputError
-from cli.export import explained
+from cli.manifests.sources import STANDARD_INPUT
 from cli.options import CONTEXT_SETTINGS, common_options
 from cli.progress import track
 from cli.recordings import Line, read_lines
-from cli.sources import STANDARD_INPUT
 from cluster.client import Cluster, Document
 from cluster.configuration import ConfigurationError
 from cluster.failures import ClusterFailure, Conflict, Denied, Missing, Refused

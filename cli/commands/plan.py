@@ -10,10 +10,10 @@ import click
 import orjson
 
 from cli.exits import BAD_INPUT, CLEAN, InputError
+from cli.manifests.sources import STANDARD_INPUT
 from cli.options import CONTEXT_SETTINGS, common_options
 from cli.progress import track
 from cli.recordings import Line, read_lines
-from cli.sources import STANDARD_INPUT
 from cluster.key import Key
 from controller.eviction.plan import Sync, plan
 from controller.eviction.planning.snapshot import Snapshot

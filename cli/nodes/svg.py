@@ -6,8 +6,8 @@ from html import escape
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from cli.zones.outlook import Outlook
-from cli.zones.text import counted, rate_text
+from cli.nodes.outlook import Outlook
+from cli.nodes.text import counted, rate_text
 from controller.node_health.planning.simulation import Course, ZoneChange
 from controller.node_health.planning.zones import Zone, ZoneState, ZoneStatus
 from rules.times import format_time

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cli.documents import Document, Unreadable, read_documents
-from cli.findings import ObjectName
-from cli.places import Place, locate
-from cli.sources import STANDARD_INPUT, Source
-from cli.yaml_values import Problem
+from cli.judgement.findings import ObjectName
+from cli.manifests.documents import Document, Unreadable, read_documents
+from cli.manifests.places import Place, locate
+from cli.manifests.sources import STANDARD_INPUT, Source
+from cli.manifests.yaml_values import Problem
 from rules.decode import SHAPES, Shape
 
 

@@ -1,0 +1,1 @@
+"""The commands, one module each; what several share stands beside this package."""

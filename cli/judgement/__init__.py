@@ -1,0 +1,1 @@
+"""From objects to findings: what rules and checks say about manifests, and where."""

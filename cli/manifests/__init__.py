@@ -1,0 +1,1 @@
+"""From files to objects: YAML and JSON, with the place of every value."""
