@@ -1,4 +1,4 @@
-"""Instants as Go reads and writes them (RFC 3339, whole seconds, UTC).
+"""Instants and durations as Go reads and writes them (RFC 3339, whole seconds, UTC).
 
 Source: probes of Go 1.26's ``time.Parse(time.RFC3339, …)``, through which ``metav1.Time`` reads.
 Not ``datetime.fromisoformat``: ``T`` and ``Z`` are upper case, a zone is required, 24:00 and leap
@@ -59,3 +59,27 @@ def _zone_offset(sign: str, hours: str, minutes: str) -> timedelta:
 def format_time(instant: datetime) -> str:
     """``instant`` as the API writes it: UTC, whole seconds."""
     return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+_MAX_DURATION: Final = 64
+"""In characters; nobody writes a longer one."""
+_UNITS: Final = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "\N{MICRO SIGN}s": 1e-6,
+    "\N{GREEK SMALL LETTER MU}s": 1e-6,
+    "ms": 1e-3,
+    "s": 1,
+    "m": 60,
+    "h": 3600,
+}
+_PART: Final = rf"(\d+(?:\.\d*)?|\.\d+)({'|'.join(_UNITS)})"
+_is_duration = re.compile(rf"\+?(?:{_PART})+", re.ASCII).fullmatch
+_parts = re.compile(_PART, re.ASCII).findall
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of ``text`` as Go's ``time.ParseDuration`` reads it; 0 where that isn't positive."""
+    if len(text) > _MAX_DURATION or not _is_duration(text):
+        return 0
+    return sum(float(number) * _UNITS[unit] for number, unit in _parts(text))

@@ -50,12 +50,6 @@ class Shutdown:
         """Go down, or faster down."""
         (self.hurried if self.begun.is_set() else self.begun).set()
 
-    def on_signals(self, *numbers: int) -> None:
-        """Go down when one of these signals arrives."""
-        loop = asyncio.get_running_loop()
-        for number in numbers:
-            loop.add_signal_handler(number, self.tell)
-
 
 class Server:
     """Answers admission reviews.

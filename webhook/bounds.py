@@ -174,7 +174,10 @@ class Bounds:
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Take the header of ``request`` for complete, and a bug for the end of a connection."""
-        self.open[request.protocol].begin(request)
+        connection = self.open.get(request.protocol)
+        if connection is None:
+            raise ConnectionResetError  # gone before its turn; aiohttp drops such a request
+        connection.begin(request)
         if request.version not in (HttpVersion11, HttpVersion10):
             raise web.HTTPBadRequest(text="must be HTTP/1.1\n")
         if request.raw_path.partition("?")[0] not in self.paths:  # aiohttp would decode it first

@@ -1,7 +1,6 @@
 """One request of an API server, from its bytes to the bytes of the answer."""
 
 import asyncio
-import re
 from collections.abc import Callable
 from datetime import datetime
 from functools import lru_cache
@@ -18,6 +17,7 @@ from rules.decode import DecodeError
 from rules.evaluate import Policy
 from rules.facts import NO_FACTS, Facts
 from rules.mutate import MutationPolicy
+from rules.times import parse_duration
 from webhook.bounds import UID, Bounds, Handler, OverloadedError
 from webhook.endpoints import Endpoint, Mutating, Pending, Validating
 from webhook.metrics import Metrics
@@ -123,35 +123,11 @@ def _check_media(request: web.Request) -> None:
 @lru_cache(maxsize=64)
 def _seconds(target: str) -> float:
     """How long an answer to ``target`` may take; infinite without a usable ``?timeout=``."""
-    asked = _duration(parse_qs(target.partition("?")[2]).get("timeout", [""])[0])
+    asked = parse_duration(parse_qs(target.partition("?")[2]).get("timeout", [""])[0])
     if not asked:
         return inf
     # A caller that waits for less than the margin gets half of its time.
     return max(asked - ANSWER_MARGIN_SECONDS, asked / 2)
-
-
-_MAX_DURATION: Final = 64
-"""In characters; no caller writes a longer one."""
-_UNITS: Final = {
-    "ns": 1e-9,
-    "us": 1e-6,
-    "\N{MICRO SIGN}s": 1e-6,
-    "\N{GREEK SMALL LETTER MU}s": 1e-6,
-    "ms": 1e-3,
-    "s": 1,
-    "m": 60,
-    "h": 3600,
-}
-_PART: Final = rf"(\d+(?:\.\d*)?|\.\d+)({'|'.join(_UNITS)})"
-_is_duration = re.compile(rf"\+?(?:{_PART})+", re.ASCII).fullmatch
-_parts = re.compile(_PART, re.ASCII).findall
-
-
-def _duration(text: str) -> float:
-    """Seconds of ``text`` as Go's ``time.ParseDuration`` reads it; 0 where that isn't positive."""
-    if len(text) > _MAX_DURATION or not _is_duration(text):
-        return 0
-    return sum(float(number) * _UNITS[unit] for number, unit in _parts(text))
 
 
 @lru_cache(maxsize=64)

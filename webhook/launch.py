@@ -1,5 +1,6 @@
 """Starts the server, and ends it when it is told to."""
 
+import asyncio
 import gc
 import resource
 import signal
@@ -61,7 +62,8 @@ async def _serve(
     server: Server, sockets: Sequence[socket.socket], health: Sequence[socket.socket]
 ) -> None:
     shutdown = Shutdown()
-    shutdown.on_signals(signal.SIGTERM, signal.SIGINT)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, shutdown.tell)
     served = sockets[0].getsockname()[:2]
     await serve_health(server, health, served, server.serve(sockets, shutdown))
 
