@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 import aiohttp
-import orjson
+import msgspec
 import structlog
 
 from cluster import clock
@@ -226,13 +226,14 @@ class Cluster:
             opened()
             async with aclosing(_lines(response.content, call)) as lines:
                 async for line in lines:
-                    event = orjson.loads(line)
+                    event = msgspec.json.decode(line)
                     if event["type"] == "ERROR":
                         raise _failure(event["object"].get("code", 0), event["object"], None, call)
                     yield WatchEvent(event["type"], event["object"])
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(_words(error)) from None
-        except ValueError as error:  # half a line, or one longer than any object can be
+        except (ValueError, msgspec.DecodeError) as error:
+            # Half a line, or one longer than any object can be.
             raise ServerFailure(f"unreadable watch: {error}") from None
         finally:
             response.close()
@@ -343,10 +344,10 @@ class Cluster:
         response = await self._open(request)
         try:
             await _check(response, call)
-            answer: Document = orjson.loads(await response.read())
+            answer: Document = msgspec.json.decode(await response.read())
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(_words(error)) from None
-        except ValueError:
+        except msgspec.DecodeError:
             raise ServerFailure("the answer is no JSON") from None
         finally:
             response.release()
@@ -383,7 +384,7 @@ class Cluster:
                     access.server + request.path,
                     params=request.query,
                     headers=self._headers(access, request),
-                    data=orjson.dumps(request.body) if request.body is not None else None,
+                    data=msgspec.json.encode(request.body) if request.body is not None else None,
                     timeout=request.limits,
                     ssl=access.context or True,
                     server_hostname=access.server_name,
@@ -478,8 +479,8 @@ async def _check(response: aiohttp.ClientResponse, call: _Call) -> None:
         return
     text = await response.read()
     try:
-        status = orjson.loads(text)
-    except ValueError:
+        status = msgspec.json.decode(text)
+    except msgspec.DecodeError:
         status = {"message": text.decode(errors="replace").strip()}
     header = response.headers.get("Retry-After", "")
     retry_after = float(header) if header.isdecimal() else None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 import click
-import orjson
+import msgspec
 
 from cli.exits import ClusterError, InputError
 from cli.options import CONTEXT_SETTINGS, common_options
@@ -69,7 +69,7 @@ async def _export(
             for resource, kind in _KINDS.items():
                 async for page in cluster.pages(resource, namespace):
                     for document in page.items:
-                        output.write(orjson.dumps(_cleaned(kind, document)) + b"\n")
+                        output.write(msgspec.json.encode(_cleaned(kind, document)) + b"\n")
                     counts[kind] += len(page.items)
                     count(len(page.items))
     except ConfigurationError as error:

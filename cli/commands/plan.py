@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-import orjson
+import msgspec
 
 from cli.exits import BAD_INPUT, CLEAN, InputError
 from cli.manifests.sources import STANDARD_INPUT
@@ -66,7 +66,7 @@ def command(ctx: click.Context, /, file: str, **_: Any) -> None:
             click.echo(f"{line}: {printable(str(error))}", err=True)
             content = {"file": line.file, "line": line.number, "error": str(error)}
         # Line by line, so that a pipeline sees each plan at once.
-        sys.stdout.buffer.write(orjson.dumps(content) + b"\n")
+        sys.stdout.buffer.write(msgspec.json.encode(content) + b"\n")
         sys.stdout.buffer.flush()
     unread = f"; {bad} lines could not be read" if bad else ""
     click.echo(f"{planned} planned{unread}", err=True)

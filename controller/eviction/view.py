@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-import orjson
+import msgspec
 
 from cluster.key import Key
 from cluster.store import Entry, Index, Store
@@ -20,7 +20,7 @@ from controller.eviction.packing import Compressed, pack_eviction, pack_request
 from controller.eviction.planning.requesters import wants_eviction
 from controller.eviction.planning.snapshot import Pod, Snapshot
 from rules.api import MAX_REQUESTERS, RESPONDERS_ANNOTATION, Eviction, EvictionRequest
-from rules.decode import decode_model
+from rules.decode import decode_model, read
 from rules.mutation import Mode
 from rules.times import ZERO
 
@@ -210,13 +210,13 @@ def kept_of(document: Mapping[str, Any], mode: Mode) -> bytes:
         ),
         "status": _end(status) if status.get("phase") in _TERMINAL else {},
     }
-    # What orjson returns has room for 4 KB: a copy is as long as it needs to be.
-    return bytes(memoryview(orjson.dumps(_present(**kept))))
+    # What msgspec returns has room for 4 KB: a copy is as long as it needs to be.
+    return bytes(memoryview(msgspec.json.encode(_present(**kept))))
 
 
 def pod_of(kept: bytes) -> Pod:
     """The pod of which ``kept`` is what counts. Raises DecodeError."""
-    return decode_model(Pod, orjson.loads(kept))
+    return read(Pod, kept)
 
 
 def _end(status: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from time import monotonic
 
-import orjson
+import msgspec
 import structlog
 
 from controller.node_health.planning.budget import (
@@ -109,7 +109,7 @@ class ZoneBudgets:
             zone: replace(budget, time=later) if self._under_way[zone] > 0 else budget
             for zone, budget in self.present().items()
         }
-        return orjson.dumps(as_document(stored(budgets, self.outage))).decode()
+        return msgspec.json.encode(as_document(stored(budgets, self.outage))).decode()
 
     def _with_none(self, budgets: Mapping[Zone, Budget], now: datetime) -> dict[Zone, Budget]:
         """``budgets``, those of zones with something under way empty."""

@@ -15,7 +15,7 @@ from datetime import timedelta
 from email.utils import format_datetime
 from typing import Any, Final, NamedTuple, TypeVar
 
-import orjson
+import msgspec
 
 from cluster.client import Page, WatchEvent
 from cluster.failures import (
@@ -101,11 +101,11 @@ class World:
                     self._append(resource, "DELETED", before)
                     self.changed(resource, before, None)
             for name, now in stored[resource].items():
-                content = orjson.dumps(now)
+                content = msgspec.json.encode(now)
                 kept, before = known.get(name, (b"", None))
                 if content != kept:
                     after = self._append(
-                        resource, "MODIFIED" if before else "ADDED", orjson.loads(content)
+                        resource, "MODIFIED" if before else "ADDED", msgspec.json.decode(content)
                     )
                     known[name] = (content, after)
                     self.changed(resource, before, after)

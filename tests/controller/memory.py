@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
+import msgspec
 
 from cluster.client import PAGE, Page
 from cluster.key import Key
@@ -145,7 +145,7 @@ class Cluster:
         for first in range(0, number, PAGE):
             made = [_MAKE[resource](each) for each in range(first, min(first + PAGE, number))]
             # As from the wire: no two objects share a text.
-            items = orjson.loads(orjson.dumps(made))
+            items = msgspec.json.decode(msgspec.json.encode(made))
             del made
             yield Page(items, str(10**9))
             await asyncio.sleep(0)

@@ -7,7 +7,7 @@ import sys
 import tracemalloc
 from typing import Any, Final
 
-import orjson
+import msgspec
 import pytest
 
 from cluster.store import entry_of
@@ -30,7 +30,7 @@ PAIRS: Final = 2000
 
 def _on_the_wire(document: Document) -> Document:
     """As it comes: no two objects share a text."""
-    read: Document = orjson.loads(orjson.dumps(document))
+    read: Document = msgspec.json.decode(msgspec.json.encode(document))
     return read
 
 

@@ -4,7 +4,7 @@ import random
 from copy import deepcopy
 from typing import Any, Final
 
-import orjson
+import msgspec
 
 from tests.webhook.reviews import (
     creation,
@@ -17,7 +17,7 @@ from tests.webhook.reviews import (
 )
 
 _RESPONDERS: Final = [{"name": "db.acme.io/failover", "priority": 10000}]
-_ANNOTATION: Final = {"usher.dev/eviction-responders": orjson.dumps(_RESPONDERS).decode()}
+_ANNOTATION: Final = {"usher.dev/eviction-responders": msgspec.json.encode(_RESPONDERS).decode()}
 _POD: Final = pod(evictionResponders=_RESPONDERS)
 _ANNOTATED: Final = {**pod(), "metadata": {"name": "web-0", "annotations": _ANNOTATION}}
 _DEPLOYMENT: Final = {"metadata": {"name": "web"}, "spec": {"template": _ANNOTATED}}
@@ -25,7 +25,7 @@ _EVICTION: Final = ("lifecycle.k8s.io", "v1alpha1", "Eviction")
 _UNINITIALIZED: Final = {**eviction(), "status": {}}
 
 REVIEWS: Final[tuple[bytes, ...]] = tuple(
-    orjson.dumps(document)
+    msgspec.json.encode(document)
     for document in (
         creation(),
         creation(api_version="admission.k8s.io/v1beta1", dryRun=True),
@@ -82,10 +82,10 @@ class Mutator:
         return data
 
     def _in_json(self, data: bytes) -> bytes:
-        document = orjson.loads(data)
+        document = msgspec.json.decode(data)
         for _ in range(self._random.randint(1, 4)):
             self._change(document)
-        changed = orjson.dumps(document)
+        changed = msgspec.json.encode(document)
         if _MARK.encode() in changed:
             changed = changed.replace(b'"%b"' % _MARK.encode(), self._random.choice(_RAW), 1)
         return changed
