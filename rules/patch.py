@@ -48,6 +48,6 @@ def render(steps: Sequence[Step]) -> bytes:
 def as_text(value: Any) -> str:
     """``value`` as JSON.
 
-    Whatever :func:`rules.decode.load` reads; orjson does not write integers below -(2**63).
+    Whatever :func:`rules.decode.load` reads; msgspec does not write integers below -(2**63).
     """
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

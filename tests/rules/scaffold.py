@@ -27,7 +27,9 @@ def _check(new: Eviction, *, old: Eviction, context: Context) -> Iterator[FieldE
         yield invalid(_FIELD, None, "TODO: must …")
 
 
-RULE: Rule[Eviction] = Rule(name="{name}", doc=__doc__, update_status=_check)
+RULE: Rule[Eviction] = Rule(
+    name="{name}", doc=__doc__, reads=("status.responders",), update_status=_check
+)
 '''
 
 _CASES = """- name: TODO what is admitted

@@ -118,6 +118,10 @@ def test_a_rule_has_nothing_to_say_about_what_it_does_not_judge(rule: Rule[Any])
             assert look.found(rule) == [], look.request
 
 
+def test_every_rule_declares_what_it_reads() -> None:
+    assert [rule.name for rule in BEHAVIOURS if not rule.reads] == []
+
+
 @pytest.mark.parametrize("rule", BEHAVIOURS, ids=lambda rule: rule.name)
 def test_no_rule_reads_what_it_does_not_declare(rule: Rule[Any]) -> None:
     chance = random.Random(SEED)
