@@ -15,7 +15,16 @@ import pytest
 
 from tests.patience import PATIENCE
 from tests.webhook.reviews import creation, encoded, eviction_request, review
-from tests.webhook.running import HOST, JSON, Running, answer, eventually, head, running
+from tests.webhook.running import (
+    HOST,
+    JSON,
+    Running,
+    answer,
+    answers,
+    eventually,
+    head,
+    running,
+)
 from webhook.bounds import Connection
 from webhook.handler import _seconds
 
@@ -143,6 +152,45 @@ def test_a_dripping_header_after_a_request_ends_the_connection(
         assert answer(connection).status == 200
         monkeypatch.setattr("webhook.bounds.HEADER_SECONDS", 0.1)
         connection.sendall(b"POST")
+        assert closed(connection)
+
+
+def test_a_header_that_begins_behind_a_request_must_end_in_time(
+    site: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = b"POST /validate HTTP/1.1\r\n" + b"".join(
+        b"X-%d: %b\r\n" % (number, b"x" * 8000) for number in range(4)
+    )
+    with site.connect() as connection:
+        monkeypatch.setattr("webhook.bounds.HEADER_SECONDS", 0.1)
+        connection.sendall(HEAD + BODY + begun)
+        assert answer(connection).status == 200
+        assert closed(connection)
+
+
+def test_requests_in_a_row_leave_the_connection_idle(
+    site: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with site.connect() as connection:
+        connection.sendall((HEAD + BODY) * 50)
+        assert all(reply.response["allowed"] for reply in answers(connection, 50))
+        monkeypatch.setattr("webhook.bounds.HEADER_SECONDS", 0.1)
+        with site.connect() as dripping:
+            dripping.sendall(b"POST")
+            assert closed(dripping)
+        connection.sendall(HEAD + BODY)
+        assert answer(connection).status == 200
+
+
+def test_a_body_of_tiny_chunks_is_the_last_of_its_connection(site: Running) -> None:
+    # What they took can't be told from what comes after them.
+    chunks = b"".join(b"1;x=%b\r\n%c\r\n" % (b"y" * 40, byte) for byte in BODY)
+    headers = head("POST", "/validate", {**JSON, "Transfer-Encoding": "chunked"})
+    with site.connect() as connection:
+        connection.sendall(headers + chunks + b"0\r\n\r\n")
+        reply = answer(connection)
+        assert reply.response["allowed"] is True
+        assert reply.headers["Connection"] == "close"
         assert closed(connection)
 
 
