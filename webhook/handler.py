@@ -17,11 +17,12 @@ from rules.decode import DecodeError
 from rules.evaluate import Policy
 from rules.facts import NO_FACTS, Facts
 from rules.mutate import MutationPolicy
+from rules.texts import cut, printable
 from rules.times import parse_duration
 from webhook.bounds import UID, Bounds, Handler, OverloadedError
 from webhook.endpoints import Endpoint, Mutating, Pending, Validating
 from webhook.metrics import Metrics
-from webhook.review import Review, cut, decode, printable
+from webhook.review import Review, decode
 from webhook.settings import ANSWER_MARGIN_SECONDS, Settings
 
 PATH: Final = "/validate"

@@ -5,7 +5,6 @@ Source: ``k8s.io/api/admission/v1``, ``metav1.Status``, and the wording of apima
 """
 
 import base64
-import unicodedata
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -20,6 +19,7 @@ from rules.mutate import Revision
 from rules.patch import Document, render
 from rules.request import STATUS, Judged, Operation, Request, User
 from rules.rule import Enforcement, Outcome
+from rules.texts import ELLIPSIS, cut, is_control, printable
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
@@ -41,7 +41,6 @@ _OPERATIONS: Final = {operation.value: operation for operation in Operation}
 _HTTP: Final = {Outcome.INVALID: 422, Outcome.FORBIDDEN: 403}
 _json: Final = Encoder(enc_hook=str).encode
 """The one kind of text that msgspec does not write by itself is a :class:`rules.field.Path`."""
-_CUT: Final = "…"
 _UTF8_BYTES: Final = 4
 """What a character takes at most."""
 
@@ -194,7 +193,7 @@ def _check_uid(uid: str) -> None:
         raise DecodeError("must not be empty", _UID)
     if len(uid.encode()) > MAX_UID:
         raise DecodeError(f"may not be more than {MAX_UID} bytes", _UID)
-    if not uid.isprintable() and any(map(_is_control, uid)):
+    if not uid.isprintable() and any(map(is_control, uid)):
         raise DecodeError("must not contain control characters", _UID)
 
 
@@ -326,7 +325,7 @@ def _status(review: Review, denied: tuple[Violation, ...]) -> dict[str, Any]:
     causes = [_cause(violation) for violation in shown]
     messages = list(dict.fromkeys(f"{cause['field']}: {cause['message']}" for cause in causes))
     if len(denied) > len(shown):
-        messages.append(f"{_CUT} and {len(denied) - len(shown)} more")
+        messages.append(f"{ELLIPSIS} and {len(denied) - len(shown)} more")
     listed = f"[{', '.join(messages)}]" if len(messages) > 1 else messages[0]
     name = cut(review.name or _own_name(review.request), MAX_TEXT)
     about = review.kind if reason == Outcome.INVALID else review.resource or plural(review.kind)
@@ -370,28 +369,12 @@ def warnings(messages: Iterable[str]) -> list[str]:
         room -= len(texts[kept])
         kept += 1
     while kept < len(texts):
-        rest = f"{_CUT} and {len(texts) - kept} more warnings"
+        rest = f"{ELLIPSIS} and {len(texts) - kept} more warnings"
         if len(rest) <= room:
             return [*texts[:kept], rest]
         kept -= 1
         room += len(texts[kept])
     return texts
-
-
-def cut(text: str, limit: int) -> str:
-    """``text`` with at most ``limit`` characters; the last of a longer one becomes an ellipsis."""
-    return text if len(text) <= limit else text[: limit - len(_CUT)] + _CUT
-
-
-def printable(text: str) -> str:
-    r"""``text`` with its control characters written out, such as ``\x1b``."""
-    if text.isprintable():
-        return text
-    return "".join(f"\\x{ord(char):02x}" if _is_control(char) else char for char in text)
-
-
-def _is_control(character: str) -> bool:
-    return unicodedata.category(character) == "Cc"
 
 
 def _annotations(verdict: Verdict) -> dict[str, str]:

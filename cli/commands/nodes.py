@@ -28,7 +28,7 @@ from controller.node_health.planning.simulation import (
     with_full_budgets,
 )
 from controller.node_health.planning.zones import Limits
-from webhook.review import printable
+from rules.texts import printable
 
 _EPILOG: Final = """\b
 Examples:

@@ -20,7 +20,7 @@ from controller.eviction.planning.snapshot import Snapshot
 from controller.eviction.planning.writes import Plan, Write
 from rules.api import Time
 from rules.decode import DecodeError, decode_model
-from webhook.review import printable
+from rules.texts import printable
 
 _EPILOG: Final = """\b
 Examples:

@@ -30,7 +30,8 @@ from cli.recordings import Line, differences, read_answer, read_lines, read_revi
 from rules.decode import DecodeError
 from rules.evaluate import ADMITTED, Inquiry, Policy
 from rules.facts import NO_FACTS
-from webhook.review import decode, printable, respond
+from rules.texts import printable
+from webhook.review import decode, respond
 
 _EPILOG: Final = """\b
 Examples:

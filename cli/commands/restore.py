@@ -25,7 +25,7 @@ from cluster.key import Key
 from cluster.resources import EVICTION_REQUESTS
 from controller.eviction.planning.restoration import Restoration, plan_restoration, read_exported
 from rules.decode import DecodeError
-from webhook.review import printable
+from rules.texts import printable
 
 _EPILOG: Final = """\b
 Examples:

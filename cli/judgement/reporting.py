@@ -7,7 +7,7 @@ from cli.judgement.findings import DocumentReport, Finding, ObjectName, Severity
 from cli.manifests.documents import Unreadable
 from cli.manifests.objects import Manifest
 from rules.field import Path
-from webhook.review import printable
+from rules.texts import printable
 
 
 def report_unreadable(part: Unreadable) -> DocumentReport:

@@ -9,7 +9,7 @@ from typing import Final
 
 from cli.exits import InputError
 from cli.manifests.documents import MAX_BYTES
-from webhook.review import printable
+from rules.texts import printable
 
 STANDARD_INPUT: Final = "-"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")

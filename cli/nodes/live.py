@@ -28,7 +28,7 @@ from cluster.resources import (
 from controller.node_health.planning.budget import StoredBudgets
 from rules.api import API_VERSION
 from rules.decode import DecodeError, decode_model, load
-from webhook.review import printable
+from rules.texts import printable
 
 _USER_AGENT: Final = "usher-nodes"
 _ROLE: Final = "docs/node-health.md has a role with all that is needed"

@@ -31,7 +31,7 @@ from controller.node_health.planning.zones import READY, Node, NodeObject
 from rules.api import GROUP, ConditionStatus, EvictionRequest
 from rules.decode import DecodeError, decode_model, load, unknown_fields
 from rules.states import condition_of
-from webhook.review import printable
+from rules.texts import printable
 
 DEFAULT_TOLERATION: Final = timedelta(seconds=300)
 """What API servers give to pods that say nothing about failed nodes (the admission plugin

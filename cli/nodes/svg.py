@@ -10,8 +10,8 @@ from cli.nodes.outlook import Outlook
 from cli.nodes.text import counted, rate_text
 from controller.node_health.planning.simulation import Course, ZoneChange
 from controller.node_health.planning.zones import Zone, ZoneState, ZoneStatus
+from rules.texts import printable
 from rules.times import format_time
-from webhook.review import printable
 
 # Lengths are in the picture's own units, which are pixels unless it is scaled.
 _WIDTH: Final = 960

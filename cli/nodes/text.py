@@ -10,8 +10,8 @@ from cli.nodes.budgets import Refusal
 from cli.nodes.outlook import Outlook
 from controller.node_health.planning.simulation import Course, Departure, ZoneChange
 from controller.node_health.planning.zones import Zone, ZoneState
+from rules.texts import printable
 from rules.times import format_time
-from webhook.review import printable
 
 _SHOWN: Final = 10
 """Turns that the table is followed by; more are for '-o json'."""

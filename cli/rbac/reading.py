@@ -28,7 +28,7 @@ from cli.suggestions import nearest
 from rules.decode import DecodeError, decode_model
 from rules.field import Path
 from rules.request import User
-from webhook.review import printable
+from rules.texts import printable
 
 _Key: TypeAlias = tuple[str, str, str]
 

@@ -11,8 +11,9 @@ from rules.decode import DecodeError
 from rules.evaluate import ADMITTED, Verdict, Violation
 from rules.field import FieldError, Path, forbidden, invalid, required
 from rules.rule import Enforcement, Outcome
+from rules.texts import printable
 from tests.webhook.reviews import NOW, creation, encoded, review
-from webhook.review import MAX_ANNOTATION, Review, decode, encode, printable, respond, warnings
+from webhook.review import MAX_ANNOTATION, Review, decode, encode, respond, warnings
 
 
 def read(document: Any) -> Review:
