@@ -9,11 +9,12 @@ from http import HTTPStatus
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 import aiohttp
 import msgspec
 import structlog
+from msgspec import Raw, field
 
 from cluster import clock
 from cluster.configuration import Access, Configuration, ConfigurationError
@@ -37,6 +38,8 @@ from cluster.key import Key
 from cluster.pauses import JITTER, jittered
 from cluster.resources import PODS, Resource
 from cluster.server_time import SETTLING, ServerTime
+from rules.api import ApiType
+from rules.decode import DecodeError, Encoded, read
 from rules.states import CLOCK_SKEW
 
 Document = dict[str, Any]
@@ -85,10 +88,13 @@ _is_of_authorizer: Final = re.compile(r'(\S+( "[^"]*")? is )?forbidden: User "')
 says what it likes."""
 
 
-class Page(NamedTuple):
+ItemT = TypeVar("ItemT")
+
+
+class Page(NamedTuple, Generic[ItemT]):
     """A part of a list."""
 
-    items: list[Document]
+    items: list[ItemT]
     version: str
     """The resource version of the whole list, from which a watch goes on."""
 
@@ -97,7 +103,26 @@ class WatchEvent(NamedTuple):
     """``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``, and the object."""
 
     type: str
-    object: Document
+    object: Encoded
+
+
+class _ListMeta(ApiType):
+    resource_version: str = ""
+    more: str = field(name="continue", default="")
+
+
+class _List(ApiType):
+    """Any list, its items as they came."""
+
+    metadata: _ListMeta = _ListMeta()
+    items: list[Raw] | None = None
+
+
+class _Event(ApiType):
+    """``metav1.WatchEvent``."""
+
+    type: str
+    object: Raw
 
 
 class _Call(NamedTuple):
@@ -177,22 +202,31 @@ class Cluster:
         selector: str = "",
         *,
         is_metadata_enough: bool = False,
-    ) -> AsyncGenerator[Page, None]:
+    ) -> AsyncGenerator[Page[Document], None]:
         """Objects of one namespace or of all, page by page; Gone if that takes minutes.
 
         ``selector``: only those whose labels fit, as ``kubectl get -l`` has it. If
         ``is_metadata_enough`` the API server leaves out all but their metadata.
         """
         accept = _METADATA if is_metadata_enough else _JSON
+        pages = self.encoded_pages(resource, namespace, selector, accept=accept)
+        async with aclosing(pages):
+            async for page in pages:
+                yield Page([msgspec.json.decode(item) for item in page.items], page.version)
+
+    async def encoded_pages(
+        self, resource: Resource, namespace: str = "", selector: str = "", *, accept: str = _JSON
+    ) -> AsyncGenerator[Page[Raw], None]:
+        """The same, each object as its text came: to be cut down before the next page comes."""
         call = _Call("list", resource, namespace)
         more = ""
         while True:
             query = {"limit": str(PAGE), "labelSelector": selector, "continue": more}
             given = {name: value for name, value in query.items() if value}
-            answer = await self._send("GET", call, resource.path(namespace), given, accept=accept)
-            metadata = answer.get("metadata") or {}
-            yield Page(answer.get("items") or [], metadata.get("resourceVersion", ""))
-            more = metadata.get("continue", "")
+            text = await self._text("GET", call, resource.path(namespace), given, accept=accept)
+            found = _read(_List, text)
+            yield Page(list(found.items or ()), found.metadata.resource_version)
+            more = found.metadata.more
             if not more:
                 return
 
@@ -226,13 +260,14 @@ class Cluster:
             opened()
             async with aclosing(_lines(response.content, call)) as lines:
                 async for line in lines:
-                    event = msgspec.json.decode(line)
-                    if event["type"] == "ERROR":
-                        raise _failure(event["object"].get("code", 0), event["object"], None, call)
-                    yield WatchEvent(event["type"], event["object"])
+                    event = _read(_Event, line)
+                    if event.type == "ERROR":
+                        status = msgspec.json.decode(event.object)
+                        raise _failure(status.get("code", 0), status, None, call)
+                    yield WatchEvent(event.type, event.object)
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(_words(error)) from None
-        except (ValueError, msgspec.DecodeError) as error:
+        except ValueError as error:
             # Half a line, or one longer than any object can be.
             raise ServerFailure(f"unreadable watch: {error}") from None
         finally:
@@ -279,12 +314,12 @@ class Cluster:
         *,
         subresource: str = "",
         manager: str,
-    ) -> Document:
+    ) -> Encoded:
         """Server-side apply as the field manager ``manager``, forced; returns the object."""
         call = _Call("patch", resource, key.namespace, subresource)
         query = {"fieldManager": manager, "force": "true"}
         path = resource.path_of(key, subresource)
-        return await self._send("PATCH", call, path, query, document, _APPLY)
+        return await self._text("PATCH", call, path, query, document, _APPLY)
 
     async def create(
         self, resource: Resource, namespace: str, document: Document, *, dry_run: bool = False
@@ -297,7 +332,7 @@ class Cluster:
     async def replace(self, resource: Resource, key: Key, document: Document) -> Document:
         """Update an object; Conflict if its ``resourceVersion`` is not the stored one."""
         call = _Call("update", resource, key.namespace)
-        return await self._send("PUT", call, resource.path_of(key), body=document)
+        return await self._send("PUT", call, resource.path_of(key), None, document)
 
     async def delete(self, resource: Resource, key: Key, uid: str, version: str = "") -> None:
         """Delete the object if it is still that one, in that version; Conflict if it is not.
@@ -310,7 +345,7 @@ class Cluster:
             "kind": "DeleteOptions",
             "preconditions": {"uid": uid} | ({"resourceVersion": version} if version else {}),
         }
-        await self._send("DELETE", call, resource.path_of(key), body=body)
+        await self._send("DELETE", call, resource.path_of(key), None, body)
 
     async def evict(self, pod: Key, uid: str) -> None:
         """Call ``pods/<name>/eviction`` for the pod with that UID.
@@ -325,11 +360,15 @@ class Cluster:
             "metadata": {"name": pod.name, "namespace": pod.namespace},
             "deleteOptions": {"preconditions": {"uid": uid}},
         }
-        await self._send("POST", call, PODS.path_of(pod, "eviction"), body=body)
+        await self._send("POST", call, PODS.path_of(pod, "eviction"), None, body)
 
     # --- the wire -------------------------------------------------------------------------------
 
-    async def _send(
+    async def _send(self, *request: Any) -> Document:
+        """As :meth:`_text`; returns the object of the answer."""
+        return _read(dict, await self._text(*request))
+
+    async def _text(
         self,
         method: str,
         call: _Call,
@@ -339,19 +378,16 @@ class Cluster:
         content_type: str = _JSON,
         *,
         accept: str = _JSON,
-    ) -> Document:
+    ) -> bytes:
         request = _Request(method, call, path, query, body, content_type, accept=accept)
         response = await self._open(request)
         try:
             await _check(response, call)
-            answer: Document = msgspec.json.decode(await response.read())
+            return await response.read()
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(_words(error)) from None
-        except msgspec.DecodeError:
-            raise ServerFailure("the answer is no JSON") from None
         finally:
             response.release()
-        return answer
 
     async def _open(self, request: _Request) -> aiohttp.ClientResponse:
         """Ask, and once more with what is read anew if one side does not accept the other."""
@@ -444,6 +480,13 @@ class Cluster:
                 "the machine's clock differs from the API server's, whose time is used instead",
                 seconds_ahead=ahead,
             )
+
+
+def _read(model: type[ItemT], text: bytes) -> ItemT:
+    try:
+        return read(model, text)
+    except DecodeError as error:
+        raise ServerFailure(f"the answer can't be read: {error}") from None
 
 
 def _words(error: Exception) -> str:

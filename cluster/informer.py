@@ -2,7 +2,7 @@
 
 import asyncio
 from asyncio import sleep
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import aclosing, suppress
 from time import monotonic
 from typing import Any, Final, Generic, TypeVar
@@ -22,12 +22,12 @@ from cluster.failures import (
 )
 from cluster.pauses import jittered
 from cluster.resources import Resource
-from cluster.store import Change, Entry, Packed, Store, entry_of, identity_of, version_of
-from rules.decode import DecodeError
+from cluster.store import Change, Entry, Packed, Store, entry_of, metadata_of, version_of
+from rules.decode import DecodeError, Encoded
 
 ValueT = TypeVar("ValueT")
 
-Read = Callable[[Mapping[str, Any]], ValueT | Packed[Any]]
+Read = Callable[[Encoded], ValueT | Packed[Any]]
 """What to keep of an object. Raises DecodeError."""
 
 _log = structlog.get_logger()
@@ -54,7 +54,7 @@ class Informer(Generic[ValueT]):
         store: Store[ValueT],
         changed: Callable[[Change[ValueT]], None],
         failures: Counter,
-        saw: Callable[[Mapping[str, Any]], None] = lambda _: None,
+        saw: Callable[[Encoded], None] = lambda _: None,
     ) -> None:
         """``changed`` is called for every change, in order.
 
@@ -134,7 +134,7 @@ class Informer(Generic[ValueT]):
             self._progress.clear()
             await self._progress.wait()
 
-    def learn(self, document: Mapping[str, Any]) -> None:
+    def learn(self, document: Encoded) -> None:
         """Take over the answer to an own request, which the watch will only tell later."""
         if (entry := self._entry(document)) is not None:
             self._tell(self.store.learn(entry))
@@ -142,7 +142,7 @@ class Informer(Generic[ValueT]):
     async def _list(self) -> None:
         entries: list[Entry[ValueT]] = []
         version = ""
-        async with aclosing(self._cluster.pages(self.resource)) as pages:
+        async with aclosing(self._cluster.encoded_pages(self.resource)) as pages:
             async for page in pages:
                 version = page.version
                 # Cut down page by page, so that never more than one is held in full.
@@ -178,40 +178,37 @@ class Informer(Generic[ValueT]):
         self.heard = monotonic()
 
     def _take(self, event: WatchEvent) -> None:
-        version = event.object["metadata"].get("resourceVersion", "")
-        if event.type == "BOOKMARK" or self._is_echo(event):
-            self.store.saw(version_of(version))
-        elif event.type == "DELETED":
-            self._tell(self.store.delete(*identity_of(event.object)))
+        metadata = metadata_of(event.object)
+        if event.type == "DELETED":
+            self._tell(self.store.delete(*metadata.identity))
+        elif event.type == "BOOKMARK" or self.store.knows(*metadata.identity):
+            # An own write is known since its answer.
+            self.store.saw(version_of(metadata.resource_version))
         else:
             self._saw(event.object)
             if (entry := self._entry(event.object)) is not None:
                 self._tell(self.store.put(entry))
-        self._version = version
+        self._version = metadata.resource_version
 
-    def _is_echo(self, event: WatchEvent) -> bool:
-        """Whether this is an own write, which is known since its answer."""
-        return event.type != "DELETED" and self.store.knows(*identity_of(event.object))
-
-    def _listed(self, document: Mapping[str, Any]) -> Entry[ValueT] | None:
+    def _listed(self, document: Encoded) -> Entry[ValueT] | None:
         """What is known of an object already, if it has not changed; mostly nothing has."""
-        key, uid, version = identity_of(document)
+        key, uid, version = metadata_of(document).identity
         known = self.store.get(key)
         if known is not None and (known.uid, known.version) == (uid, version) and version > -1:
             return known
         self._saw(document)
         return self._entry(document)
 
-    def _entry(self, document: Mapping[str, Any]) -> Entry[ValueT] | None:
+    def _entry(self, document: Encoded) -> Entry[ValueT] | None:
         try:
             return entry_of(document, self._read(document))
         except DecodeError as error:
-            metadata = document.get("metadata") or {}
+            metadata = metadata_of(document)
             _log.error(
                 "an object can't be read and is left alone",
                 resource=str(self.resource),
-                namespace=metadata.get("namespace"),
-                name=metadata.get("name"),
+                namespace=metadata.namespace,
+                name=metadata.name,
                 error=str(error),
             )
             return None

@@ -7,11 +7,13 @@ are earlier than the watch. Pure: no I/O, no clock.
 import sys
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from cluster.key import Key
+from rules.api import ApiType
+from rules.decode import Encoded, decode
 
 ValueT = TypeVar("ValueT")
 
@@ -55,16 +57,33 @@ class Change(NamedTuple, Generic[ValueT]):
     new: Entry[ValueT] | None
 
 
-def entry_of(document: Mapping[str, Any], kept: ValueT | Packed[Any]) -> Entry[ValueT]:
-    """The entry for an object of the API, of which ``kept`` is kept."""
-    return Entry(*identity_of(document), kept)
+class Metadata(ApiType):
+    """What tells an object of the API, and its versions, from others."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+    @property
+    def identity(self) -> tuple[Key, str, int]:
+        """Key, UID and resource version."""
+        key = Key(sys.intern(self.namespace), self.name)
+        return key, self.uid, version_of(self.resource_version)
 
 
-def identity_of(document: Mapping[str, Any]) -> tuple[Key, str, int]:
-    """Key, UID and resource version of an object of the API."""
-    metadata = document["metadata"]
-    key = Key(sys.intern(metadata.get("namespace", "")), metadata["name"])
-    return key, metadata.get("uid", ""), version_of(metadata.get("resourceVersion", ""))
+class _Identified(ApiType):
+    metadata: Metadata = Metadata()
+
+
+def metadata_of(document: Encoded) -> Metadata:
+    """What identifies an object of the API. Raises DecodeError."""
+    return decode(_Identified, document).metadata
+
+
+def entry_of(document: Encoded, kept: ValueT | Packed[Any]) -> Entry[ValueT]:
+    """The entry for an object of the API, of which ``kept`` is kept. Raises DecodeError."""
+    return Entry(*metadata_of(document).identity, kept)
 
 
 def version_of(text: str) -> int:

@@ -8,9 +8,9 @@ comes from definitions. Source: lifecycle of Kubernetes 1.38.0-beta.0. See ADR 8
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -19,8 +19,9 @@ from cluster.failures import ClusterFailure, Denied, Missing
 from cluster.key import Key
 from cluster.pauses import jittered
 from cluster.resources import CLUSTER_ROLES, EVICTIONS
-from rules.api import ConditionStatus
-from rules.times import parse_time
+from controller.eviction.ownership import ManagedFields
+from rules.api import ApiType, Condition, ConditionStatus
+from rules.decode import DecodeError, Encoded, decode
 
 MANAGER: Final = "evictionrequest-controller"
 """The other one's field manager."""
@@ -32,6 +33,21 @@ TRACE_AGE: Final = timedelta(minutes=10)
 controllers that were turned off. Our own choice."""
 
 _log = structlog.get_logger()
+
+
+class _SeenMeta(ApiType):
+    managed_fields: tuple[ManagedFields, ...] = ()
+
+
+class _SeenStatus(ApiType):
+    conditions: tuple[Condition, ...] = ()
+
+
+class _Seen(ApiType):
+    """What an Eviction tells of who writes it."""
+
+    metadata: _SeenMeta = _SeenMeta()
+    status: _SeenStatus = _SeenStatus()
 
 
 class Rival:
@@ -58,13 +74,16 @@ class Rival:
             return f"standing down: '{MANAGER}' writes Evictions of this cluster"
         return None
 
-    def saw(self, eviction: Mapping[str, Any]) -> None:
+    def saw(self, eviction: Encoded) -> None:
         """An Eviction as a list or a watch tells it; answers to own writes tell nothing new."""
-        conditions = (eviction.get("status") or {}).get("conditions") or ()
-        if any(condition.get("status") == ConditionStatus.TRUE for condition in conditions):
+        try:
+            seen = decode(_Seen, eviction)
+        except DecodeError:
+            return  # who keeps it says so
+        if any(each.status == ConditionStatus.TRUE for each in seen.status.conditions):
             return
-        entries = eviction["metadata"].get("managedFields") or ()
-        times = [time for entry in entries if (time := _time_of(entry)) is not None]
+        entries = seen.metadata.managed_fields
+        times = [entry.time for entry in entries if entry.manager == MANAGER and entry.time]
         self._trace = max((*times, *filter(None, [self._trace])), default=None)
         if self.reason() is not None:
             self._appeared.set()
@@ -103,13 +122,3 @@ class Rival:
                 await self._appeared.wait()
         except TimeoutError:
             pass
-
-
-def _time_of(entry: Mapping[str, Any]) -> datetime | None:
-    """When the other one has written what ``entry`` of the managed fields says."""
-    if entry.get("manager") != MANAGER:
-        return None
-    try:
-        return parse_time(entry.get("time") or "")
-    except ValueError:
-        return None

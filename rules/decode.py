@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import jiter
 import msgspec
@@ -212,6 +212,17 @@ def decode_model(model: type[ModelT], document: Any, root: Path = Path()) -> Mod
         return msgspec.convert(document, model, dec_hook=_read_time)
     except msgspec.ValidationError as error:
         raise _wrong_type(str(error), document, root) from None
+
+
+Encoded: TypeAlias = bytes | msgspec.Raw | Mapping[str, Any]
+"""An object of an API: as its text came over the wire, or as JSON values."""
+
+
+def decode(model: type[ModelT], document: Encoded) -> ModelT:
+    """``document`` as a ``model``, by :func:`read` or :func:`decode_model`. Raises DecodeError."""
+    if isinstance(document, Mapping):
+        return decode_model(model, document)
+    return read(model, document)
 
 
 def decode_responders(text: str) -> tuple[EvictionResponder, ...]:

@@ -1,7 +1,7 @@
 """Reads once more what a final write rests on, unless it was seen with certainty."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from cluster.client import Cluster
 from cluster.failures import Missing
@@ -11,9 +11,9 @@ from controller.eviction.planning.claims import Claim, NobodyAsks, PodIsGone, Re
 from controller.eviction.planning.requesters import wants_eviction
 from controller.eviction.view import View, read_request
 from rules.api import PodReference
-from rules.decode import DecodeError
+from rules.decode import DecodeError, Encoded
 
-Learn = Callable[[Mapping[str, Any]], None]
+Learn = Callable[[Encoded], None]
 
 UNPROVED_SECONDS: Final = 2.0
 """Until a final write is looked at again that could not be proved. Our own choice: a watch that is
@@ -108,7 +108,7 @@ class Verifier:
         return True
 
 
-def _stands(document: Mapping[str, Any], pod: PodReference | None = None) -> bool:
+def _stands(document: Encoded, pod: PodReference | None = None) -> bool:
     """Whether a request, as it was just read, wants a pod gone: ``pod``, where one is named.
 
     One that can't be read is left alone, here as everywhere.

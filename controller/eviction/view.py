@@ -6,21 +6,22 @@ Nothing is kept that nobody reads: pods are cut down to a few bytes, other objec
 
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from cluster.key import Key
 from cluster.store import Entry, Index, Store
-from controller.eviction.ownership import without_foreign_requesters
+from controller.eviction.ownership import ManagedFields, without_foreign_requesters
 from controller.eviction.packing import Compressed, pack_eviction, pack_request
 from controller.eviction.planning.requesters import wants_eviction
-from controller.eviction.planning.snapshot import Pod, Snapshot
-from rules.api import MAX_REQUESTERS, RESPONDERS_ANNOTATION, Eviction, EvictionRequest
-from rules.decode import decode_model, read
+from controller.eviction.planning.snapshot import Pod, PodMeta, PodSpec, PodStatus, Snapshot
+from rules.api import MAX_REQUESTERS, RESPONDERS_ANNOTATION, Eviction, EvictionRequest, ObjectMeta
+from rules.decode import Encoded, decode, read
 from rules.mutation import Mode
 from rules.times import ZERO
 
@@ -135,43 +136,66 @@ def _stem_of(entry: Entry[Eviction]) -> tuple[str, str] | None:
 # --- what is kept of an object ------------------------------------------------------------------
 
 
-def read_eviction(document: Mapping[str, Any]) -> Eviction:
+class _WatchedMeta(ObjectMeta):
+    managed_fields: tuple[ManagedFields, ...] = ()
+
+
+class _WatchedEviction(Eviction):
+    metadata: _WatchedMeta = _WatchedMeta()
+
+
+def read_eviction(document: Encoded) -> Eviction:
     """An Eviction without what nobody reads. Raises DecodeError."""
-    metadata = without_foreign_requesters(document["metadata"])
-    return decode_model(Eviction, _bare({**document, "metadata": metadata}))
+    watched = decode(_WatchedEviction, document)
+    metadata = watched.metadata
+    labels = without_foreign_requesters(metadata.labels, metadata.managed_fields)
+    return Eviction(
+        api_version=watched.api_version,
+        kind=watched.kind,
+        metadata=_bare(metadata, labels),
+        spec=watched.spec,
+        status=watched.status,
+    )
 
 
-def read_request(document: Mapping[str, Any]) -> EvictionRequest:
+def read_request(document: Encoded) -> EvictionRequest:
     """An EvictionRequest without what nobody reads. Raises DecodeError."""
-    return decode_model(EvictionRequest, _bare(document))
+    request = decode(EvictionRequest, document)
+    return replace(request, metadata=_bare(request.metadata, request.metadata.labels))
 
 
-def keep_eviction(document: Mapping[str, Any]) -> Eviction | Compressed[Eviction]:
+def keep_eviction(document: Encoded) -> Eviction | Compressed[Eviction]:
     """What is kept of an Eviction. Raises DecodeError."""
     return pack_eviction(read_eviction(document))
 
 
-def keep_request(document: Mapping[str, Any]) -> EvictionRequest | Compressed[EvictionRequest]:
+def keep_request(document: Encoded) -> EvictionRequest | Compressed[EvictionRequest]:
     """What is kept of an EvictionRequest. Raises DecodeError."""
     return pack_request(read_request(document))
 
 
-def _bare(document: Mapping[str, Any]) -> dict[str, Any]:
-    metadata = {
-        name: value
-        for name, value in document["metadata"].items()
-        if name not in ("managedFields", "annotations")
-    }
-    return {**document, "metadata": metadata}
+def _bare(metadata: ObjectMeta, labels: dict[str, str]) -> ObjectMeta:
+    """Metadata without annotations, which may be long."""
+    kept = {name: getattr(metadata, name) for name in ObjectMeta.__struct_fields__}
+    return ObjectMeta(**kept | {"labels": labels, "annotations": {}})
 
 
-def read_pod(document: Mapping[str, Any], mode: Mode = Mode.AUTO) -> KnownPod:
-    """What counts of a pod, where its node does not."""
-    return KnownPod(kept_of(document, mode), labels=_labels_of(document))
+class _WatchedPodMeta(PodMeta):
+    labels: dict[str, str] = {}
 
 
-def _labels_of(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    return _shared(tuple(sorted((document["metadata"].get("labels") or {}).items())))
+class _WatchedPod(Pod):
+    metadata: _WatchedPodMeta = _WatchedPodMeta()
+
+
+def read_pod(document: Encoded, mode: Mode = Mode.AUTO) -> KnownPod:
+    """What counts of a pod, where its node does not. Raises DecodeError."""
+    watched = decode(_WatchedPod, document)
+    return KnownPod(kept_of(watched, mode), labels=_labels_of(watched.metadata.labels))
+
+
+def _labels_of(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return _shared(tuple(sorted(labels.items())))
 
 
 @lru_cache(maxsize=4096)
@@ -180,69 +204,37 @@ def _shared(labels: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     return labels
 
 
-def kept_of(document: Mapping[str, Any], mode: Mode) -> bytes:
+def kept_of(pod: Pod, mode: Mode) -> bytes:
     """What counts of a pod, as short JSON: most pods are never evicted, and need not be decoded.
 
     Two pods that differ in nothing that counts give the same bytes. Where responders are declared
     in a place that ``mode`` excludes, they do not count.
     """
-    metadata, spec = document["metadata"], document.get("spec") or {}
-    status = document.get("status") or {}
-    annotations = metadata.get("annotations") or {}
-    kept = {
-        "metadata": _present(
-            name=metadata["name"],
-            namespace=metadata.get("namespace"),
-            uid=metadata.get("uid"),
-            deletionTimestamp=metadata.get("deletionTimestamp"),
-            annotations=_only(annotations, RESPONDERS_ANNOTATION)
-            if mode is not Mode.NATIVE
-            else None,
+    metadata, spec, status = pod.metadata, pod.spec, pod.status
+    annotations = {} if mode is Mode.NATIVE else metadata.annotations
+    responders = annotations.get(RESPONDERS_ANNOTATION)
+    kept = Pod(
+        metadata=PodMeta(
+            name=metadata.name,
+            namespace=metadata.namespace,
+            uid=metadata.uid,
+            deletion_timestamp=metadata.deletion_timestamp,
+            annotations={} if responders is None else {RESPONDERS_ANNOTATION: responders},
         ),
-        "spec": _present(
-            evictionResponders=spec.get("evictionResponders") if mode is not Mode.CRD else None,
-            schedulingGroup=spec.get("schedulingGroup"),
-            initContainers=[
-                {"name": container.get("name"), "restartPolicy": _RESTARTABLE}
-                for container in spec.get("initContainers") or ()
-                if container.get("restartPolicy") == _RESTARTABLE
-            ],
+        spec=PodSpec(
+            eviction_responders=() if mode is Mode.CRD else spec.eviction_responders,
+            scheduling_group=spec.scheduling_group,
+            init_containers=tuple(
+                each for each in spec.init_containers if each.restart_policy == _RESTARTABLE
+            ),
         ),
-        "status": _end(status) if status.get("phase") in _TERMINAL else {},
-    }
-    # What msgspec returns has room for 4 KB: a copy is as long as it needs to be.
-    return bytes(memoryview(msgspec.json.encode(_present(**kept))))
+        # Before the end nobody asks when its containers ended.
+        status=status if status.phase in _TERMINAL else PodStatus(),
+    )
+    # What msgspec returns may have room for more: a copy is as long as it needs to be.
+    return bytes(memoryview(msgspec.json.encode(kept)))
 
 
 def pod_of(kept: bytes) -> Pod:
     """The pod of which ``kept`` is what counts. Raises DecodeError."""
     return read(Pod, kept)
-
-
-def _end(status: Mapping[str, Any]) -> dict[str, Any]:
-    """When the containers of a pod ended. Before the end nobody asks."""
-    return _present(
-        phase=status["phase"],
-        containerStatuses=_finishes(status.get("containerStatuses")),
-        initContainerStatuses=_finishes(status.get("initContainerStatuses")),
-    )
-
-
-def _finishes(statuses: Iterable[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": status.get("name", ""),
-            "state": {
-                "terminated": _only((status.get("state") or {}).get("terminated"), "finishedAt")
-            },
-        }
-        for status in statuses or ()
-    ]
-
-
-def _only(fields: Mapping[str, Any] | None, name: str) -> dict[str, Any] | None:
-    return {name: fields[name]} if fields and name in fields else None
-
-
-def _present(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value}

@@ -12,10 +12,11 @@ from cluster.resources import BY_NAME, PODS
 from controller.eviction.planning.writes import EVICTIONS, Write
 from controller.metrics import Metrics
 from rules.api import ObjectMeta
+from rules.decode import Encoded
 from rules.evaluate import evaluate
 from rules.request import STATUS, Judged, Request
 
-Learn = Callable[[Mapping[str, Any]], None]
+Learn = Callable[[Encoded], None]
 
 _log = structlog.get_logger()
 
@@ -87,9 +88,7 @@ class Writer:
         self._learn[write.resource](document)
         return True
 
-    async def _apply(
-        self, write: Write, document: Mapping[str, Any], manager: str
-    ) -> Mapping[str, Any]:
+    async def _apply(self, write: Write, document: Mapping[str, Any], manager: str) -> Encoded:
         self._check_lead()
         try:
             answer = await self._cluster.apply(

@@ -7,7 +7,6 @@ every plan. Pure.
 from collections import defaultdict
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
 
 from cluster.key import Key
 from cluster.store import Change, Entry, Store
@@ -18,7 +17,7 @@ from controller.node_health.planning.plan import NodeHealthSnapshot, request_nam
 from controller.node_health.planning.pods import NodePod, OwnRequest, PodObject, Pods, has_to_leave
 from controller.node_health.planning.zones import Node, NodeObject, Zone
 from rules.api import EvictionRequest
-from rules.decode import decode_model
+from rules.decode import Encoded, decode
 from rules.mutation import Mode
 
 
@@ -137,12 +136,12 @@ def own_request(entry: Entry[EvictionRequest], requester: str) -> OwnRequest | N
     return OwnRequest.of(entry.value) if entry.key.name == request_name(pod.uid) else None
 
 
-def read_pod_on_node(document: Mapping[str, Any], mode: Mode = Mode.AUTO) -> KnownPod:
+def read_pod_on_node(document: Encoded, mode: Mode = Mode.AUTO) -> KnownPod:
     """What counts of a pod, its node included. Raises DecodeError."""
-    place = NodePod.of(decode_model(PodObject, document), mode)
+    place = NodePod.of(decode(PodObject, document), mode)
     return read_pod(document, mode)._replace(place=place)
 
 
-def read_node(document: Mapping[str, Any]) -> Node:
+def read_node(document: Encoded) -> Node:
     """What counts of a node, a small part of it. Raises DecodeError."""
-    return Node.of(decode_model(NodeObject, document))
+    return Node.of(decode(NodeObject, document))

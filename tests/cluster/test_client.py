@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import pytest
 import yaml
 from aiohttp import web
@@ -18,6 +19,7 @@ from cluster.client import Cluster
 from cluster.failures import Denied, Gone, ServerFailure, Silent, Unreachable
 from cluster.key import Key
 from cluster.resources import EVICTIONS, PODS
+from cluster.store import metadata_of
 
 KEY: Final = Key("default", "pod-1-web")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -70,7 +72,7 @@ async def cluster(server: Server) -> AsyncIterator[Cluster]:
 async def test_an_apply_says_who_and_what(server: Server, cluster: Cluster) -> None:
     document = {"metadata": {"name": KEY.name}, "umlaut": "ü"}
     answer = await cluster.apply(EVICTIONS, KEY, document, subresource="status", manager="me")
-    assert answer == document
+    assert msgspec.json.decode(answer) == document
     (request,) = server.requests
     prefix = "/apis/lifecycle.k8s.io/v1alpha1/namespaces/default/evictions"
     assert request.path_qs == f"{prefix}/pod-1-web/status?fieldManager=me&force=true"
@@ -256,7 +258,7 @@ EVENT: Final = b'{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersi
 
 async def watched(cluster: Cluster) -> list[str]:
     async with aclosing(cluster.watch(PODS, "5")) as events:
-        return [event.object["metadata"]["name"] async for event in events]
+        return [metadata_of(event.object).name async for event in events]
 
 
 @pytest.fixture

@@ -9,13 +9,14 @@ import asyncio
 import random
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from email.utils import format_datetime
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
+from msgspec import Raw
 
 from cluster.client import Page, WatchEvent
 from cluster.failures import (
@@ -266,7 +267,14 @@ class Link:
         del resource
         return await self._call(lambda: str(self._world.version))
 
-    async def pages(self, resource: Resource, namespace: str = "") -> AsyncGenerator[Page, None]:
+    async def encoded_pages(self, resource: Resource) -> AsyncGenerator[Page[Raw], None]:
+        async with aclosing(self.pages(resource)) as pages:
+            async for page in pages:
+                yield Page([Raw(msgspec.json.encode(each)) for each in page.items], page.version)
+
+    async def pages(
+        self, resource: Resource, namespace: str = ""
+    ) -> AsyncGenerator[Page[Document], None]:
         assert namespace in ("", NAMESPACE)
         documents, version = await self._call(
             lambda: (self._world.listed(resource.name), self._world.version)
@@ -292,7 +300,7 @@ class Link:
                 continue
             for event in world.events_after(name, seen):
                 seen, heard, has_told = event.version, world.seconds, True
-                yield WatchEvent(event.type, event.object)
+                yield WatchEvent(event.type, Raw(msgspec.json.encode(event.object)))
             if world.seconds - heard >= _BOOKMARK_SECONDS:
                 heard, has_told = world.seconds, True
                 bookmark = {"metadata": {"resourceVersion": str(world.version)}}

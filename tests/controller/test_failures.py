@@ -214,7 +214,7 @@ class Script:
             raise step
         return step
 
-    async def pages(self, _: Any) -> AsyncGenerator[Page, None]:
+    async def encoded_pages(self, _: Any) -> AsyncGenerator[Page, None]:
         for page in await self._next("list"):
             yield page
 
