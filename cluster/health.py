@@ -1,6 +1,5 @@
 """What the kubelet and Prometheus ask each program, over plain HTTP on a port of its own."""
 
-import errno
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -11,6 +10,8 @@ from aiohttp import hdrs, web
 from prometheus_client import CollectorRegistry
 from prometheus_client import exposition as plain
 from prometheus_client.openmetrics import exposition as openmetrics
+
+from cluster.listening import listen
 
 Reasons = Callable[[], Sequence[str] | Awaitable[Sequence[str]]]
 """Why not; empty: all is well."""
@@ -27,29 +28,16 @@ async def serving(
     not_ready: Reasons,
     registry: CollectorRegistry,
 ) -> AsyncIterator[list[str]]:
-    """Serve /livez, /readyz and /metrics; gives the addresses. Raises OSError."""
+    """Serve /livez, /readyz and /metrics; gives the addresses. Raises AddressError."""
     app = application(not_live=not_live, not_ready=not_ready, registry=registry)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:
-        for host in hosts:
-            await _listen(runner, host, port)
+        for each in listen(hosts, port):
+            await web.SockSite(runner, each).start()
         yield [f"{host}:{port}" for host, port, *_ in runner.addresses]
     finally:
         await runner.cleanup()
-
-
-async def _listen(runner: web.AppRunner, host: str, port: int) -> None:
-    """Listen on one address; a machine without IPv6 has no "::", and no need of it."""
-    try:
-        await web.TCPSite(runner, host, port).start()
-    except OSError as error:
-        if not (host == _ANY_IPV6 and runner.sites and error.errno in _UNAVAILABLE):
-            raise
-
-
-_ANY_IPV6: Final = "::"
-_UNAVAILABLE: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
 def application(

@@ -20,9 +20,9 @@ from rules.evaluate import Policy
 from webhook.bounds import Bounds
 from webhook.handler import Reviews
 from webhook.health import Health, Status
-from webhook.listening import every, meanwhile, serving
 from webhook.metrics import Metrics
 from webhook.selfcheck import SelfCheck
+from webhook.serving import every, meanwhile, serving
 from webhook.settings import (
     LINGER_SECONDS,
     REFRESH_SECONDS,

@@ -12,9 +12,9 @@ import structlog
 import uvloop
 
 from cluster.facts import Connect
+from cluster.listening import listen
 from rules.evaluate import Policy
 from webhook.app import Server, Shutdown, serve_health
-from webhook.listening import listen
 from webhook.settings import Settings
 from webhook.tls import ServingCertificate
 

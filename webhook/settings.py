@@ -50,8 +50,6 @@ is asked for exactness below that; API servers send nothing ahead. Our own choic
 READ_SIZE: Final = 64 * 1024
 """Bytes of a body that aiohttp buffers before it is read; it takes a sixteenth of that as a bound
 for the number of chunks, each of which takes some hundred bytes. Our own choice."""
-BACKLOG: Final = 1024
-"""Connections that may wait to be accepted."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,11 +28,11 @@ from cli.options import (
 )
 from cluster.clock import now
 from cluster.facts import Connect
+from cluster.listening import AddressError
 from rules.mutate import MUTATIONS
 from rules.mutation import Mode
 from webhook.handler import PATH
 from webhook.launch import launch
-from webhook.listening import AddressError
 from webhook.settings import Settings
 from webhook.tls import CertificateError
 

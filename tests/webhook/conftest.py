@@ -14,8 +14,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server with the default settings; its clock stands at ``reviews.NOW``."""
     with pytest.MonkeyPatch.context() as patch:
         # Clients that only wait for the end of a refused connection need not wait long.
-        patch.setattr("webhook.listening.LINGER_SECONDS", 0.1)
-        patch.setattr("webhook.listening.SWEEP_SECONDS", 0.02)
+        patch.setattr("webhook.serving.LINGER_SECONDS", 0.1)
+        patch.setattr("webhook.serving.SWEEP_SECONDS", 0.02)
         with running(tmp_path_factory.mktemp("site")) as server:
             yield server
 

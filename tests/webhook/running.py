@@ -19,12 +19,12 @@ import uvloop
 from prometheus_client.parser import text_string_to_metric_families
 
 from certs.issue import Authority, Pair, issue_authority, issue_serving
+from cluster.listening import listen
 from cluster.questions import ClusterFacts
 from rules.evaluate import Policy
 from tests.patience import PATIENCE
 from tests.webhook.reviews import NOW, encoded
 from webhook.app import Server, Shutdown, serve_health
-from webhook.listening import listen
 from webhook.settings import Settings
 from webhook.tls import ServingCertificate
 

@@ -218,7 +218,7 @@ def test_a_body_that_comes_after_its_head_leaves_the_connection_idle(
 def test_an_idle_connection_is_closed_after_a_long_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.listening.IDLE_SECONDS", 0.1)
+    monkeypatch.setattr("webhook.serving.IDLE_SECONDS", 0.1)
     with running(tmp_path) as site, site.connect() as never_used, site.connect() as used:
         used.sendall(HEAD + BODY)
         assert answer(used).status == 200
@@ -227,7 +227,7 @@ def test_an_idle_connection_is_closed_after_a_long_while(
 
 
 def test_an_unfinished_handshake_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webhook.listening.HEADER_SECONDS", 0.2)
+    monkeypatch.setattr("webhook.serving.HEADER_SECONDS", 0.2)
     with (
         running(tmp_path) as site,
         socket.create_connection((HOST, site.port), timeout=PATIENCE) as silent,

@@ -407,7 +407,7 @@ def test_a_client_that_asks_first_is_told_to_go_on(site: Running) -> None:
 def test_an_answer_survives_the_rest_of_a_refused_body(
     site: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.listening.LINGER_SECONDS", PATIENCE)
+    monkeypatch.setattr("webhook.serving.LINGER_SECONDS", PATIENCE)
     with site.connect() as connection:
         length = 3 * MIB
         connection.sendall(head("POST", "/nowhere", {**JSON, "Content-Length": str(length)}))

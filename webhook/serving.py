@@ -1,21 +1,19 @@
-"""Listens on several addresses of one port, and serves an application there."""
+"""Serves an application within bounds."""
 
 import asyncio
-import errno
-import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from logging import LogRecord, getLogger
 from typing import Any, Final, cast
 
 import structlog
 from aiohttp import web
 
+from cluster.listening import BACKLOG
 from webhook.bounds import Bounds, Connection
 from webhook.settings import (
-    BACKLOG,
     HEADER_SECONDS,
     IDLE_SECONDS,
     LINGER_SECONDS,
@@ -26,46 +24,6 @@ from webhook.settings import (
 )
 
 _log = structlog.get_logger()
-
-_UNAVAILABLE: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
-_ANY_IPV6: Final = "::"
-
-
-class AddressError(OSError):
-    """An address can't be listened on."""
-
-    def __init__(self, host: str, port: int, error: OSError) -> None:
-        is_named = isinstance(error, socket.gaierror) or error.errno is None
-        reason = error.strerror if is_named else os.strerror(error.errno or 0)
-        super().__init__(error.errno, f"{host} port {port}: {reason}")
-        self.port = port
-        self.in_use = error.errno == errno.EADDRINUSE
-
-
-def listen(hosts: Sequence[str], port: int) -> list[socket.socket]:
-    """Listen on ``port`` of every one of ``hosts``.
-
-    Connections queue from now on. Port 0 takes a free one, the same for all. A machine without IPv6
-    has no "::"; that is no error while there is another host. Raises AddressError.
-    """
-    sockets: list[socket.socket] = []
-    with ExitStack() as stack:
-        for host in hosts:
-            try:
-                for family, address in _addresses(host, port):
-                    created = socket.create_server(address, family=family, backlog=BACKLOG)
-                    sockets.append(stack.enter_context(created))
-                    port = created.getsockname()[1]
-            except OSError as error:
-                if not (host == _ANY_IPV6 and sockets and error.errno in _UNAVAILABLE):
-                    raise AddressError(host, port, error) from None
-        stack.pop_all()
-    return sockets
-
-
-def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    return [(family, (address[0], port, *address[2:])) for family, *_, address in found]
 
 
 @asynccontextmanager
