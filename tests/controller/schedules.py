@@ -125,6 +125,7 @@ class Schedule:
         self._asked: dict[str, float] = {}
         """Name of a request → since when it wants its pod gone."""
         self._moods: dict[tuple[str, str], str] = {}
+        self._is_settling = False
         self._jumps = chance.choice([0, 0, 1, 2, 4])
         self._last_jump = float("-inf")
         self.found: list[str] = []
@@ -285,7 +286,7 @@ class Schedule:
         mood = self._moods.setdefault(key, self._chance.choice(moods))
         entry = next(r for r in eviction["status"]["responders"] if r["name"] == responder)
         waited = self._world.seconds - self._life.get(key, 0)
-        if mood == "silent" or waited < self._chance.choice([60, 300, 1000]):
+        if self._is_settling or mood == "silent" or waited < self._chance.choice([60, 300, 1000]):
             return
         pod = eviction["spec"]["target"]["pod"]
         with self._world.change() as store:
@@ -308,14 +309,14 @@ class Schedule:
     # --- the end --------------------------------------------------------------------------------
 
     async def _settle(self) -> None:
-        """Nothing is in the way any more: everything that is asked for comes true."""
+        """Nothing is in the way any more, and responders are silent: all that is asked comes true."""
         self._note("settles")
         await self._start()
         self._world.is_budget_open = True
         for process in self._processes:
             link = process.link
             link.cut_until, link.deaf_until = 0.0, dict.fromkeys(link.deaf_until, 0.0)
-        self._moods = dict.fromkeys(self._moods, "silent")
+        self._is_settling = True
         for _ in range(_SETTLING_MINUTES):
             if not any(self._waiting()):
                 return
