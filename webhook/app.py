@@ -19,9 +19,8 @@ from cluster.questions import ClusterFacts
 from rules.evaluate import Policy
 from webhook.bounds import Bounds
 from webhook.handler import Reviews
-from webhook.health import Health, Status
+from webhook.health import Health, SelfCheck, Status
 from webhook.metrics import Metrics
-from webhook.selfcheck import SelfCheck
 from webhook.serving import every, meanwhile, serving
 from webhook.settings import (
     LINGER_SECONDS,

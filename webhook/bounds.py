@@ -40,9 +40,6 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class OverloadedError(web.HTTPInternalServerError):
     """There is no room for the request."""
 
-    def __init__(self) -> None:
-        super().__init__(text="too many requests are waiting\n")
-
 
 class Unfinished(dict["Connection", tuple[float, int]]):
     """Connections that have begun something: since when, and how many bytes of it have come.
@@ -114,7 +111,7 @@ class Bounds:
     def overloaded(self) -> OverloadedError:
         """What to raise for a request for which there is no room."""
         self.turned_away += 1
-        return OverloadedError()
+        return OverloadedError(text="too many requests are waiting\n")
 
     @property
     def waiting(self) -> int:
@@ -254,7 +251,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, bounds: Bounds, protocol: web.RequestHandler) -> None:
         self._bounds = bounds
         self._protocol = protocol
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.Transport
         self._is_answering = False
         """Whether a request has begun, from its complete header to the header of its answer."""
         self._ahead = 0
@@ -344,11 +341,9 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """Close, as soon as what was written is sent."""
         self.closing = True
-        if self._transport is not None:
-            self._transport.close()
+        self._transport.close()
 
     def abort(self) -> None:
         """Close, and forget what is not sent yet."""
         self.closing = True
-        if self._transport is not None:
-            self._transport.abort()
+        self._transport.abort()

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import inf
 from time import perf_counter
 from typing import Final
@@ -48,8 +48,10 @@ class Reviews:
         bounds: Bounds,
     ) -> None:
         self._timeout = settings.timeout
-        self._validating = Validating(policy, metrics)
-        self._mutating = Mutating(MutationPolicy(settings.mutations, settings.mode), metrics)
+        self._endpoints: dict[str, Endpoint] = {
+            PATH: Validating(policy, metrics),
+            MUTATE_PATH: Mutating(MutationPolicy(settings.mutations, settings.mode), metrics),
+        }
         self._metrics = metrics
         self._clock = clock
         self._finder = finder
@@ -58,8 +60,8 @@ class Reviews:
     def application(self) -> web.Application:
         """What is served."""
         app = web.Application(middlewares=[self._count_refusals])
-        app.router.add_post(PATH, self._validate)
-        app.router.add_post(MUTATE_PATH, self._mutate)
+        for path, endpoint in self._endpoints.items():
+            app.router.add_post(path, partial(self._answer, endpoint))
         return app
 
     @web.middleware
@@ -74,13 +76,7 @@ class Reviews:
             # and with it, in the frames of its traceback, the body.
             return web.Response(status=refusal.status, body=refusal.body, headers=refusal.headers)
 
-    async def _validate(self, request: web.Request) -> web.Response:
-        return await self._answer(request, self._validating)
-
-    async def _mutate(self, request: web.Request) -> web.Response:
-        return await self._answer(request, self._mutating)
-
-    async def _answer(self, request: web.Request, endpoint: Endpoint) -> web.Response:
+    async def _answer(self, endpoint: Endpoint, request: web.Request) -> web.Response:
         began = perf_counter()
         seconds = min(_seconds(request.raw_path), self._timeout)
         _check_media(request)

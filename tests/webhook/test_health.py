@@ -28,8 +28,7 @@ from tests.webhook.running import (
     today,
     write_pair,
 )
-from webhook.health import Health, Status
-from webhook.selfcheck import SelfCheck
+from webhook.health import Health, SelfCheck, Status
 from webhook.settings import Settings
 from webhook.tls import ServingCertificate
 

@@ -23,21 +23,21 @@ from tests.webhook.running import (
     today,
     write_pair,
 )
-from webhook import selfcheck
-from webhook.selfcheck import SelfCheck
+from webhook import health
+from webhook.health import SelfCheck
 
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
     """The certificates that handshakes have shown."""
     seen: list[bytes] = []
-    shown = selfcheck._shown
+    shown = health._shown
 
     async def spy(host: str, port: int) -> bytes:
         seen.append(await shown(host, port))
         return seen[-1]
 
-    monkeypatch.setattr(selfcheck, "_shown", spy)
+    monkeypatch.setattr(health, "_shown", spy)
     return seen
 
 
@@ -55,7 +55,7 @@ def check_of(address: tuple[str, int], loaded: Any = None) -> SelfCheck:
 async def test_another_certificate_than_the_loaded_one_is_noticed(
     site: Running, looks: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selfcheck, "REFRESH_SECONDS", 0)
+    monkeypatch.setattr(health, "REFRESH_SECONDS", 0)
     loaded = Loaded()
     check = check_of((HOST, site.port), loaded)
     assert await check.look() == [
@@ -68,8 +68,8 @@ async def test_another_certificate_than_the_loaded_one_is_noticed(
 async def test_a_port_that_is_silent_or_closed_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(selfcheck, "REFRESH_SECONDS", 0)
-    monkeypatch.setattr(selfcheck, "HANDSHAKE_SECONDS", 0.2)
+    monkeypatch.setattr(health, "REFRESH_SECONDS", 0)
+    monkeypatch.setattr(health, "HANDSHAKE_SECONDS", 0.2)
     with socket.create_server((HOST, 0)) as silent:
         check = check_of(silent.getsockname())
         (reason,) = await check.look()
@@ -101,7 +101,7 @@ def test_a_server_stays_ready_while_certificates_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("webhook.app.REFRESH_SECONDS", 0.02)
-    monkeypatch.setattr(selfcheck, "REFRESH_SECONDS", 0)
+    monkeypatch.setattr(health, "REFRESH_SECONDS", 0)
     authority = issue_authority(today())
     answers = set()
     with running(tmp_path, authority=authority, clock=today) as site:
