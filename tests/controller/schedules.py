@@ -309,7 +309,7 @@ class Schedule:
     # --- the end --------------------------------------------------------------------------------
 
     async def _settle(self) -> None:
-        """Nothing is in the way any more, and responders are silent: all that is asked comes true."""
+        """Nothing is in the way any more, responders are silent: what is asked for comes true."""
         self._note("settles")
         await self._start()
         self._world.is_budget_open = True
