@@ -40,6 +40,7 @@ def _learn(view: View, number: int) -> None:
     view.requests.put(entry_of(other, keep_request(other)))
 
 
+@pytest.mark.slow
 def test_an_ended_eviction_and_its_request_stay_small() -> None:
     view = View()
     _learn(view, PAIRS)

@@ -1,17 +1,21 @@
 """JSON that an API server would refuse, or could misread, is refused with a reason."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from msgspec import Meta
 
-from rules.api import Eviction, EvictionRequest, Pod
+from rules.api import ApiType, Eviction, EvictionRequest, Pod
 from rules.decode import (
     SHAPES,
     DecodeError,
+    decode,
     decode_model,
     decode_object,
     decode_responders,
     load,
+    read,
+    read_object,
     unknown_fields,
 )
 from rules.field import Path
@@ -118,3 +122,47 @@ def test_unknown_fields_are_named() -> None:
         "extra",
     ]
     assert list(unknown_fields(Eviction, [], Path("x"))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "detail"),
+    [
+        (b"{", "must be valid JSON"),
+        (b'{"spec": []}', "spec: must be an object"),
+        (b'{"status": {"responders": [{"name": 1}]}}', "status.responders[0].name: must be a"),
+        (b'{"metadata": {"labels": {"a": 1}}}', "metadata.labels.a: must be a string"),
+        (b'{"spec": ' + b"[" * 100_000, "must be valid JSON: recursion limit"),
+    ],
+    ids=lambda part: repr(part[:30]),
+)
+def test_bytes_that_are_refused(text: bytes, detail: str) -> None:
+    with pytest.raises(DecodeError) as error:
+        read(Eviction, text)
+    assert detail in str(error.value)
+
+
+def test_bytes_mean_what_the_document_means() -> None:
+    text = b'{"metadata": {"name": "a", "labels": null}, "spec": {"target": null}}'
+    for shape in SHAPES.values():
+        assert read_object(shape, text) == decode_object(shape, load(text))
+    assert decode(Eviction, text) == decode(Eviction, load(text))
+
+
+def test_texts_that_nest_endlessly_are_refused() -> None:
+    with pytest.raises(DecodeError, match="must not nest so deeply"):
+        read(_Anything, b'{"anything": ' + b"[" * 100_000)
+
+
+class _Anything(ApiType):
+    anything: Any = None
+    share: Annotated[float, Meta(ge=0.5)] = 1.0
+
+
+def test_a_number_out_of_bounds_is_told_the_bound() -> None:
+    with pytest.raises(DecodeError, match=r"share: must be at least 0\.5"):
+        decode_model(_Anything, {"share": 0.25})
+
+
+def test_fields_that_no_rule_reads_are_known() -> None:
+    document = {"metadata": {"managedFields": [], "selfLink": "", "manager": ""}}
+    assert list(unknown_fields(Eviction, document)) == ["metadata.manager"]

@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from rules.api import Condition, Eviction
-from rules.evaluate import MAX_VIOLATIONS, Policy, evaluate
+from rules.api import Condition, Eviction, Pod
+from rules.evaluate import MAX_VIOLATIONS, Policy, evaluate, judges_deletion
 from rules.request import Operation
 from rules.rule import Enforcement, Outcome
 from tests.cases import Case, load_cases
@@ -81,3 +81,9 @@ def test_judging_an_endless_object_stops() -> None:
 def test_the_response_budget_is_configurable() -> None:
     case = BY_ID["response-budget: six responders"]
     assert enforcements(case, Policy(response_budget=6)) == []
+
+
+def test_rules_look_at_deletions_of_evictions_and_their_requests() -> None:
+    assert judges_deletion(Eviction)
+    assert judges_deletion(EvictionRequest)
+    assert not judges_deletion(Pod)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rules.times import ZERO, format_time, parse_time
+from rules.times import ZERO, format_time, parse_duration, parse_time
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,15 @@ def test_years_beyond_python_keep_their_place_in_the_order() -> None:
     assert ZERO < first == early < parse_time("0001-01-01T00:00:02Z")
     assert parse_time("9999-12-31T23:59:58Z") < late
     assert parse_time("0001-01-01T00:00:00Z") == ZERO
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("10s", 10.0), ("+1m30s", 90.0), ("1.5s", 1.5), (".5s", 0.5), ("300ms", 0.3),
+        ("1h1m1s", 3661.0), ("", 0.0), ("10", 0.0), ("-5s", 0.0), ("soon", 0.0), ("1s ", 0.0),
+        ("\u0661s", 0.0), ("1s" * 10_000, 0.0),
+    ],
+)  # fmt: skip
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds)

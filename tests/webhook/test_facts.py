@@ -214,6 +214,7 @@ async def test_remembered_users_take_next_to_nothing() -> None:
     assert size < groups / 4
 
 
+@pytest.mark.slow
 async def test_a_full_memory_is_small() -> None:
     facts = finder(Cluster())
     tracemalloc.start()
