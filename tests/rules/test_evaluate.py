@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from rules.api import Condition, Eviction, Pod
+from rules.api import Condition, Eviction, EvictionRequest, Pod
 from rules.evaluate import MAX_VIOLATIONS, Policy, evaluate, judges_deletion
 from rules.request import Operation
 from rules.rule import Enforcement, Outcome
