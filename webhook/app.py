@@ -34,8 +34,8 @@ from webhook.tls import CertificateError, ServingCertificate
 
 _log = structlog.get_logger()
 
-# What clients can bring about: no failure of ours.
 _CLIENT_ERRORS: Final = (ConnectionError, TimeoutError, ssl.SSLError)
+"""What clients can bring about: no failure of ours."""
 
 
 class Shutdown:
@@ -78,10 +78,9 @@ class Server:
     async def serve(self, sockets: Sequence[socket.socket], shutdown: Shutdown) -> None:
         """Answer until ``shutdown``, and then whatever is under way."""
         asyncio.get_running_loop().set_exception_handler(_log_failure)
-        context = self.certificate.context
         async with self._connect() as cluster:
             app = self._application(cluster)
-            async with serving(app, self._bounds, sockets, context) as stop:
+            async with serving(app, self._bounds, sockets, self.certificate.context) as stop:
                 self.status.is_serving = True
                 await shutdown.begun.wait()
                 await self._drain(shutdown)

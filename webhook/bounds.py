@@ -287,16 +287,11 @@ class Connection(asyncio.Protocol):
             line = bounds.bodies if self._is_answering else bounds.heads
             line.add(self, len(data))
         self._protocol.data_received(data)
-        if bounds.bodies.is_too_much:
-            bounds.bodies.relieve()
+        bounds.bodies.relieve()
         if bounds.heads.is_too_much:
             # Until a complete header is known as such, aiohttp wakes a task, which starts another.
             later = asyncio.get_running_loop().call_soon
             later(later, later, bounds.heads.relieve)
-
-    def eof_received(self) -> None:
-        """Close; whoever has said the last word gets no answer."""
-        self._protocol.eof_received()
 
     def pause_writing(self) -> None:
         """Wait for a client that doesn't read its answers."""

@@ -20,7 +20,6 @@ _log = structlog.get_logger()
 
 _MAX_LOGGED: Final = 10
 """Violations in a log line; the answer has them all. Our own choice."""
-_NOTHING: Final[Mapping[Question, bool]] = {}
 
 
 class Pending(NamedTuple):
@@ -42,11 +41,10 @@ class Validating:
     def take(self, review: Review, began: float) -> Pending:
         """Read ``review``, whose header was complete at ``began`` (``perf_counter``)."""
         if review.request is None:
-            return Pending(_NOTHING, lambda _: self._decide(review, ADMITTED, began))
+            return Pending({}, lambda _: self._decide(review, ADMITTED, began))
         inquiry = Inquiry(review.request, self._policy)
         return Pending(
-            inquiry.questions(),
-            lambda facts: self._decide(review, inquiry.verdict(facts), began),
+            inquiry.questions(), lambda facts: self._decide(review, inquiry.verdict(facts), began)
         )
 
     def _decide(self, review: Review, verdict: Verdict, began: float) -> bytes:
@@ -69,7 +67,7 @@ class Mutating:
     def take(self, review: Review, began: float) -> Pending:
         """Read ``review``, whose header was complete at ``began`` (``perf_counter``)."""
         if review.request is None:
-            return Pending(_NOTHING, lambda _: self._decide(review, UNCHANGED, began))
+            return Pending({}, lambda _: self._decide(review, UNCHANGED, began))
         draft = Draft(review.request, review.document(), self._policy)
         return Pending(
             draft.questions(), lambda facts: self._decide(review, draft.revision(facts), began)
@@ -117,11 +115,7 @@ def _verdict_line(review: Review, verdict: Verdict) -> dict[str, Any]:
         "reason": outcome(shown).value,
         "violations": len(shown),
         "causes": [
-            {
-                "rule": violation.rule,
-                "field": violation.error.field,
-                "message": violation.error.message,
-            }
-            for violation in shown[:_MAX_LOGGED]
+            {"rule": each.rule, "field": each.error.field, "message": each.error.message}
+            for each in shown[:_MAX_LOGGED]
         ],
     }

@@ -5,7 +5,7 @@ No caller can make up a label value: whatever is not Usher's own is counted as `
 
 from importlib.metadata import version
 from platform import python_version
-from typing import Final, TypeAlias
+from typing import Final
 
 from prometheus_client import (
     CollectorRegistry,
@@ -29,11 +29,9 @@ BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 VALIDATING: Final = "validating"
 MUTATING: Final = "mutating"
 
-Labels: TypeAlias = tuple[str, str, str, str, str, str]
-
 _PREFIX: Final = "usher_webhook_"
 _LABELS: Final = ("webhook", "operation", "resource", "subresource", "decision", "dry_run")
-_FAILED: Final[Labels] = ("", "", "", "", "error", "false")
+_FAILED: Final = ("", "", "", "", "error", "false")
 _OTHER: Final = "other"
 _RESOURCES: Final = frozenset(plural(kind) for _, _, kind in SHAPES)
 _SUBRESOURCES: Final = ("", STATUS)
@@ -54,7 +52,7 @@ class Metrics:
             buckets=BUCKETS,
             registry=self.registry,
         )
-        self._answers: dict[Labels, tuple[Counter, Histogram]] = {}
+        self._answers: dict[tuple[str, ...], tuple[Counter, Histogram]] = {}
         """Labels → what has them: to look these up takes longer than to count."""
         self._violations = self._counter("violations", "Broken rules.", "rule", "enforcement")
         self._mutations = self._counter("mutations", "Changes to objects.", "mutation")
