@@ -16,7 +16,8 @@ import yaml
 
 from certs.holdings import Holdings, bundle_certificates, decode
 from tests.controlplane import ControlPlane
-from tests.controlplane.process import ChildProcess, ProcessError
+from tests.controlplane.process import ProcessError
+from tests.e2e.forked import UsherProcess
 from tests.e2e.waiting import eventually
 
 ROOT: Final = Path(__file__).parents[2]
@@ -54,7 +55,7 @@ class Program:
 
     def __init__(self, folder: Path, *arguments: str, hours_ahead: int = 0) -> None:
         """Start it; its clock is so many hours ahead."""
-        self._process = ChildProcess(f"usher {arguments[0]}", folder / f"{uuid.uuid4()}.log")
+        self._process = UsherProcess(f"usher {arguments[0]}", folder / f"{uuid.uuid4()}.log")
         program = ("-c", _AHEAD, str(hours_ahead)) if hours_ahead else ("-m", "cli.main")
         command = (sys.executable, *program, *arguments, "--log-format", "json")
         self._process.start(command, os.environ)

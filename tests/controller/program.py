@@ -29,9 +29,10 @@ from tests.controller.rights import (
 )
 from tests.controlplane import Mode, NoToolchainError
 from tests.controlplane.availability import skip_or_fail
-from tests.controlplane.process import ChildProcess, ProcessError
+from tests.controlplane.process import ProcessError
 from tests.e2e.api import MERGE_PATCH, Answer, Object
 from tests.e2e.cluster import Cluster, running_cluster
+from tests.e2e.forked import UsherProcess
 from tests.e2e.guarded import NAME, guarded
 from tests.e2e.usher import judged_by
 from tests.e2e.waiting import eventually
@@ -62,7 +63,7 @@ class Program:
         if not identity:
             grant_controller(cluster)
         folder.mkdir(parents=True, exist_ok=True)
-        self._process = ChildProcess("usher controller", folder / f"{uuid.uuid4()}.log")
+        self._process = UsherProcess("usher controller", folder / f"{uuid.uuid4()}.log")
         command = [
             *(sys.executable, "-m"),
             *(("tests.e2e.skewed", str(ahead)) if ahead else ("cli.main",)),

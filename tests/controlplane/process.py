@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from http.client import HTTPException
 from pathlib import Path
+from typing import Protocol
 
 from tests.patience import PATIENCE
 
@@ -42,18 +43,39 @@ def ending_with_parent() -> Callable[[], None] | None:
     return die_with_parent if _HAS_PRCTL and is_main_thread else None
 
 
+class Process(Protocol):
+    """As much of ``Popen`` as is needed here."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """How it has ended; None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until it has ended. Raises ``TimeoutExpired``."""
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+
+    def kill(self) -> None:
+        """End it."""
+
+
 class ChildProcess:
     """One program, its output in ``log``."""
 
     def __init__(self, name: str, log: Path) -> None:
         self.name = name
         self.log = log
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
 
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         """Start ``command`` in a process group of its own, appending to the log."""
+        self._process = self._spawn(command, environment)
+
+    def _spawn(self, command: Sequence[str], environment: Mapping[str, str]) -> Process:
         with self.log.open("ab") as output:
-            self._process = subprocess.Popen(
+            return subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

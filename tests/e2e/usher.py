@@ -15,9 +15,10 @@ from typing import Any, Final
 
 from certs.issue import Authority, issue_authority, issue_serving
 from rules.api import RESPONDERS_ANNOTATION
-from tests.controlplane.process import ChildProcess, ProcessError
+from tests.controlplane.process import ProcessError
 from tests.e2e.api import Object
 from tests.e2e.cluster import Cluster
+from tests.e2e.forked import UsherProcess
 from tests.e2e.times import now
 from tests.e2e.waiting import eventually
 
@@ -78,7 +79,7 @@ class Usher:
         folder.mkdir(parents=True, exist_ok=True)
         self.authority = authority or issue_authority(now() - _AGE)
         _write_certificate(folder, self.authority)
-        self._process = ChildProcess("usher", folder / "log")
+        self._process = UsherProcess("usher", folder / "log")
         command = [
             *(
                 sys.executable,
