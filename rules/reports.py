@@ -5,7 +5,8 @@ What the rules about reports have in common. An entry that may not change at all
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from rules.api import MAX_TARGET_RESPONDERS, EvictionStatus, ResponderState, ResponderStatus
 from rules.field import Path
@@ -14,7 +15,7 @@ _FIELD = Path("status.responders")
 _UNSET = ResponderStatus()
 
 
-class Report(NamedTuple):
+class Report(Struct, frozen=True, gc=False):
     """One entry of ``status.responders`` in a write."""
 
     position: int

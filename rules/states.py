@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from rules.api import (
     MAX_TARGET_RESPONDERS,
     Condition,
@@ -150,7 +152,7 @@ def expected_states(
     return [*processed, _LEAVING, next_in_line, *waiting[active + 2 :]]
 
 
-class Step(NamedTuple):
+class Step(Struct, frozen=True, gc=False):
     """One target responder on its way, with all that judges it."""
 
     place: int

@@ -7,7 +7,7 @@ Source: ``k8s.io/api/admission/v1``, ``metav1.Status``, and the wording of apima
 import base64
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from msgspec import Raw, Struct
 from msgspec.json import Encoder
@@ -98,7 +98,7 @@ class _Envelope(Struct, frozen=True, gc=False, rename="camel"):
     request: _Asked | None = None
 
 
-class Review(NamedTuple):
+class Review(Struct, frozen=True, gc=False):
     """One call of an API server; ``request`` is None where no rule has anything to say."""
 
     uid: str
@@ -232,12 +232,12 @@ def _request(
 
 
 def _judged(shape: Shape, raw: Raw, key: str, operation: Operation) -> Judged:
-    path = _REQUEST.child(key)
-    if bytes(raw) == _NULL:
-        raise DecodeError(f"must be set on {operation}", path)
     try:
         return read_object(shape, raw)
     except DecodeError as error:
+        path = _REQUEST.child(key)
+        if bytes(raw) == _NULL:
+            raise DecodeError(f"must be set on {operation}", path) from None
         inner = path.child(error.path) if error.path else path
         raise DecodeError(error.detail, inner) from None
 

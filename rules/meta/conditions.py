@@ -32,36 +32,40 @@ def _check(
     for position in repeated([condition.type for condition in conditions]):
         yield duplicate(_FIELD.at(position), conditions[position].type)
     for position, condition in enumerate(conditions):
-        yield from _judge(_FIELD.at(position), condition)
+        yield from _judge(position, condition)
 
 
-def _judge(path: Path, condition: Condition) -> Iterator[FieldError]:
+def _judge(position: int, condition: Condition) -> Iterator[FieldError]:
     if not condition.type:
-        yield required(path.child("type"))
+        yield required(_place(position, "type"))
     elif not formats.is_qualified_name(condition.type):
-        yield invalid(path.child("type"), condition.type, formats.QUALIFIED_NAME_HELP)
+        yield invalid(_place(position, "type"), condition.type, formats.QUALIFIED_NAME_HELP)
     if not condition.status:
-        yield required(path.child("status"))
+        yield required(_place(position, "status"))
     elif condition.status not in _STATUSES:
-        yield not_supported(path.child("status"), condition.status, _STATUSES)
+        yield not_supported(_place(position, "status"), condition.status, _STATUSES)
     if condition.observed_generation < 0:
-        field = path.child("observedGeneration")
+        field = _place(position, "observedGeneration")
         yield invalid(field, condition.observed_generation, "must be greater than or equal to 0")
     if condition.last_transition_time in (None, ZERO):
-        yield required(path.child("lastTransitionTime"))
+        yield required(_place(position, "lastTransitionTime"))
     if not condition.reason:
-        yield required(path.child("reason"))
+        yield required(_place(position, "reason"))
     else:
-        yield from _judge_reason(path.child("reason"), condition.reason)
+        yield from _judge_reason(position, condition.reason)
     if not formats.fits(condition.message, MAX_MESSAGE_BYTES):
-        yield too_long(path.child("message"), MAX_MESSAGE_BYTES, "bytes")
+        yield too_long(_place(position, "message"), MAX_MESSAGE_BYTES, "bytes")
 
 
-def _judge_reason(path: Path, reason: str) -> Iterator[FieldError]:
+def _judge_reason(position: int, reason: str) -> Iterator[FieldError]:
     if not formats.is_condition_reason(reason):
-        yield invalid(path, reason, formats.CONDITION_REASON_HELP)
+        yield invalid(_place(position, "reason"), reason, formats.CONDITION_REASON_HELP)
     if not formats.fits(reason, MAX_REASON):
-        yield too_long(path, MAX_REASON, "bytes")
+        yield too_long(_place(position, "reason"), MAX_REASON, "bytes")
+
+
+def _place(position: int, field: str) -> Path:
+    return _FIELD.at(position).child(field)
 
 
 RULE: Rule[Eviction | EvictionRequest] = Rule(

@@ -3,7 +3,6 @@
 import pytest
 
 from rules.api import Condition
-from rules.field import Path
 from rules.meta.conditions import MAX_MESSAGE_BYTES, MAX_REASON, _judge
 from rules.times import parse_time
 
@@ -11,7 +10,7 @@ from rules.times import parse_time
 def judged(reason: str, message: str) -> list[str]:
     present = parse_time("2026-07-01T12:00:00Z")
     condition = Condition("acme.io/Ready", "True", 0, present, reason, message)
-    return [error.field for error in _judge(Path("status.conditions[0]"), condition)]
+    return [error.field for error in _judge(0, condition)]
 
 
 @pytest.mark.parametrize(
