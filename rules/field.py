@@ -122,7 +122,7 @@ def too_many(field: Path, count: int, limit: int) -> FieldError:
 
 def show(value: object) -> str:
     """``value`` as JSON would write it, cut to :data:`MAX_SHOWN_VALUE` characters."""
-    text = json.dumps(value, ensure_ascii=False, default=_plain)
+    text = _as_json(value)
     return text if len(text) <= MAX_SHOWN_VALUE else f"{text[:MAX_SHOWN_VALUE]}…"
 
 
@@ -132,3 +132,6 @@ def _plain(value: object) -> Any:
     if isinstance(value, msgspec.Struct):
         return msgspec.to_builtins(value)
     return str(value)
+
+
+_as_json: Final = json.JSONEncoder(ensure_ascii=False, default=_plain).encode
