@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
-import yaml
 
 from cli.exits import InputError
 from cli.suggestions import nearest
@@ -201,6 +200,8 @@ def logger(flags: Mapping[str, Any]) -> Any:
 def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> None:
     if path is None:
         return
+    import yaml  # noqa: PLC0415 - flags alone need none
+
     try:
         # Every scalar stays text, so that 'off' and 'on' mean here what they mean in a flag.
         content = yaml.load(path.read_bytes(), yaml.BaseLoader) or {}  # noqa: S506 - makes text only

@@ -14,7 +14,6 @@ from typing import Any, Final
 import click
 import structlog
 
-from certs.issue import issue_authority, issue_serving
 from cli import logs
 from cli.exits import InputError
 from cli.judgement.unanswered import NEEDS, USER
@@ -263,6 +262,8 @@ def _settings(
 def _throwaway() -> Iterator[Path]:
     """A serving certificate for this machine, in a directory that only this user can read."""
     instant = now()
+    from certs.issue import issue_authority, issue_serving  # noqa: PLC0415 - to try out only
+
     authority = issue_authority(instant)
     serving = issue_serving(authority, _LOCAL_NAMES, instant)
     with tempfile.TemporaryDirectory(prefix="usher-") as name:
