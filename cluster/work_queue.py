@@ -1,7 +1,7 @@
 """What is to be looked at, each item once, and when; and whose turn it is.
 
-An item added several times is worked off once; one that is added while somebody works on its lane
-is worked off after that. Items of one lane are never worked on at the same time. Namespaces take
+An item added several times is worked off once; one that is added while somebody works on its flow
+is worked off after that. Items of one flow are never worked on at the same time. Namespaces take
 turns, so that nobody waits for all the work of somebody else. See ADR 47.
 """
 
@@ -27,16 +27,16 @@ class Queued(Protocol):
     """What a queue needs to know of its items, besides that they are hashable."""
 
     @property
-    def lane(self) -> Hashable:
-        """Of the items with one lane only one is worked on at a time."""
+    def flow(self) -> Hashable:
+        """Of the items with one flow only one is worked on at a time."""
 
     @property
     def namespace(self) -> str:
         """Who takes turns with others."""
 
     @property
-    def stage(self) -> int:
-        """Of one namespace, items of lower stages go first; negative ones before those of all."""
+    def priority(self) -> int:
+        """In a namespace lower ones go first; items of negative ones go before those of all."""
 
     @property
     def pool(self) -> str:
@@ -54,7 +54,7 @@ class Taken(NamedTuple, Generic[ItemT]):
 
 
 class _Rota(Generic[ItemT]):
-    """The lanes with something to do for one pool: namespaces in turn, lower stages first."""
+    """The flows with something to do for one pool: namespaces in turn, lower priorities first."""
 
     def __init__(self) -> None:
         self._offers: OrderedDict[str, list[tuple[int, int, ItemT]]] = OrderedDict()
@@ -64,9 +64,9 @@ class _Rota(Generic[ItemT]):
         return bool(self._offers)
 
     def offer(self, item: ItemT, number: int) -> None:
-        """``item`` may be taken; of one stage the lowest number goes first."""
+        """``item`` may be taken; of one priority the lowest number goes first."""
         offers = self._offers.setdefault(item.namespace, [])
-        heapq.heappush(offers, (item.stage, number, item))
+        heapq.heappush(offers, (item.priority, number, item))
 
     def next(self, may: Callable[[str], bool]) -> ItemT | None:
         """The next item of a namespace that ``may`` have one more; it is not offered any more."""
@@ -83,21 +83,21 @@ class _Rota(Generic[ItemT]):
         return None
 
 
-class _Lane(Generic[ItemT]):
-    """The ready items of one lane, in the order in which they are to be worked off."""
+class _Flow(Generic[ItemT]):
+    """The ready items of one flow, in the order in which they are to be worked off."""
 
     def __init__(self) -> None:
         self.busy = False
         self.items: dict[str, list[tuple[int, int, ItemT]]] = {}
-        """Pool → a heap by stage and number."""
+        """Pool → a heap by priority and number."""
         self.offered: dict[str, int] = {}
-        """Pool → the stage of the item that it is offered at present."""
+        """Pool → the priority of the item that it is offered at present."""
 
 
 class Schedule(Generic[ItemT]):
     """The queue as a value: instants come from outside, in seconds of any steady clock.
 
-    Everything costs as much as a step in a heap, however many items wait in a lane.
+    Everything costs as much as a step in a heap, however many items wait in a flow.
     """
 
     def __init__(self, shares: Mapping[str, int] = MappingProxyType({})) -> None:
@@ -108,10 +108,10 @@ class Schedule(Generic[ItemT]):
         self._later: list[tuple[float, int, ItemT]] = []
         """A heap; what no longer agrees with ``_due`` is void."""
         self._ready: dict[ItemT, float] = {}
-        self._lanes: dict[Hashable, _Lane[ItemT]] = {}
+        self._flows: dict[Hashable, _Flow[ItemT]] = {}
         self._urgent: defaultdict[str, _Rota[ItemT]] = defaultdict(_Rota)
         self._rotas: defaultdict[str, _Rota[ItemT]] = defaultdict(_Rota)
-        """Pool → what its workers may take. An item whose lane has become busy since, or has been
+        """Pool → what its workers may take. An item whose flow has become busy since, or has been
         given a better one, is void."""
         self._working: Counter[tuple[str, str]] = Counter()
         """Pool and namespace → how many items are worked on."""
@@ -148,19 +148,19 @@ class Schedule(Generic[ItemT]):
         return self._later[0][0] if self._later else None
 
     def take(self, now: float, pool: str) -> Taken[ItemT] | None:
-        """The next item for ``pool`` that is due and whose lane is free.
+        """The next item for ``pool`` that is due and whose flow is free.
 
-        Its lane is busy until ``done``.
+        Its flow is busy until ``done``.
         """
         self.ripen(now)
         for rota in (self._urgent[pool], self._rotas[pool]):
             while (offered := rota.next(partial(self._may_work, pool))) is not None:
-                lane = self._lanes.get(offered.lane)
-                if lane is None:
+                flow = self._flows.get(offered.flow)
+                if flow is None:
                     continue
-                lane.offered.pop(pool, None)
-                if not lane.busy and lane.items.get(pool):
-                    return self._taken(lane, pool, now)
+                flow.offered.pop(pool, None)
+                if not flow.busy and flow.items.get(pool):
+                    return self._taken(flow, pool, now)
         return None
 
     def ripen(self, now: float) -> None:
@@ -170,9 +170,9 @@ class Schedule(Generic[ItemT]):
             del self._due[item]
             self._line_up(item, due)
 
-    def _taken(self, lane: _Lane[ItemT], pool: str, now: float) -> Taken[ItemT]:
-        item = heapq.heappop(lane.items[pool])[2]
-        lane.busy = True
+    def _taken(self, flow: _Flow[ItemT], pool: str, now: float) -> Taken[ItemT]:
+        item = heapq.heappop(flow.items[pool])[2]
+        flow.busy = True
         self._working[pool, item.namespace] += 1
         return Taken(item, max(0.0, now - self._ready.pop(item)))
 
@@ -181,18 +181,18 @@ class Schedule(Generic[ItemT]):
         return share is None or self._working[pool, namespace] < share
 
     def done(self, item: ItemT) -> None:
-        """The lane of ``item`` is free again."""
+        """The flow of ``item`` is free again."""
         self._working[item.pool, item.namespace] -= 1
         if not self._working[item.pool, item.namespace]:
             del self._working[item.pool, item.namespace]
-        lane = self._lanes[item.lane]
-        lane.busy = False
-        for pool in [pool for pool, items in lane.items.items() if not items]:
-            del lane.items[pool]
-        if not lane.items:
-            del self._lanes[item.lane]
-        for pool in lane.items:
-            self._offer(lane, pool)
+        flow = self._flows[item.flow]
+        flow.busy = False
+        for pool in [pool for pool, items in flow.items.items() if not items]:
+            del flow.items[pool]
+        if not flow.items:
+            del self._flows[item.flow]
+        for pool in flow.items:
+            self._offer(flow, pool)
 
     def failed(self, item: ItemT) -> float:
         """Count a failure of ``item``; returns the seconds to wait before the next attempt."""
@@ -208,19 +208,19 @@ class Schedule(Generic[ItemT]):
         if item in self._ready:
             return
         self._ready[item] = due
-        lane = self._lanes.setdefault(item.lane, _Lane())
-        items = lane.items.setdefault(item.pool, [])
-        heapq.heappush(items, (item.stage, next(self._numbers), item))
-        if not lane.busy:
-            self._offer(lane, item.pool)
+        flow = self._flows.setdefault(item.flow, _Flow())
+        items = flow.items.setdefault(item.pool, [])
+        heapq.heappush(items, (item.priority, next(self._numbers), item))
+        if not flow.busy:
+            self._offer(flow, item.pool)
 
-    def _offer(self, lane: _Lane[ItemT], pool: str) -> None:
-        """Offer the first item of ``lane``, unless one as urgent is offered already."""
-        stage, number, item = lane.items[pool][0]
-        if lane.offered.get(pool, _NEVER) <= stage:
+    def _offer(self, flow: _Flow[ItemT], pool: str) -> None:
+        """Offer the first item of ``flow``, unless one as urgent is offered already."""
+        priority, number, item = flow.items[pool][0]
+        if flow.offered.get(pool, _NEVER) <= priority:
             return
-        lane.offered[pool] = stage
-        rotas = self._urgent if stage < 0 else self._rotas
+        flow.offered[pool] = priority
+        rotas = self._urgent if priority < 0 else self._rotas
         rotas[pool].offer(item, number)
 
 

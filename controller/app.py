@@ -31,11 +31,11 @@ from controller.eviction.verification import Verifier
 from controller.eviction.view import KnownPod, View, keep_eviction, keep_request, read_pod
 from controller.eviction.writer import Writer
 from controller.evictor.evictor import Evictor
-from controller.metrics import Board, Metrics
-from controller.node_health.reconciler import NodeHealth, NodeKeeper
+from controller.metrics import Metrics, StateCollector
+from controller.node_health.reconciler import NodeHealth, NodeReconciler
 from controller.node_health.view import read_pod_on_node
-from controller.other_controller import Rival
-from controller.policies import PolicyKeeper
+from controller.other_controller import OtherController
+from controller.policies import PolicyReconciler
 from rules.api import Eviction, EvictionRequest
 from rules.mutation import Mode
 
@@ -112,7 +112,7 @@ class Controller:
         )
         self._metrics = metrics
         self._leading = False
-        self._rival = Rival(cluster, cluster.time.now) if settings.stand_down else None
+        self._other = OtherController(cluster, cluster.time.now) if settings.stand_down else None
         bad = metrics.reading_failures
         read = partial(read_pod_on_node if settings.node_health else read_pod, mode=settings.mode)
         self._pods = Informer(cluster, PODS, read, view.pods, self._pod_changed, bad)
@@ -123,7 +123,7 @@ class Controller:
             view.evictions,
             self._eviction_changed,
             bad,
-            self._rival.saw if self._rival is not None else lambda _: None,
+            self._other.saw if self._other is not None else lambda _: None,
         )
         self._requests = Informer(
             cluster, EVICTION_REQUESTS, keep_request, view.requests, self._request_changed, bad
@@ -140,10 +140,10 @@ class Controller:
         self._reconciler = Reconciler(
             view, writer, verifier, extras=self._extras, tell=tell, metrics=metrics, now=now
         )
-        self._nodes = self._node_keeper(settings.node_health, writer)
+        self._nodes = self._node_health(settings.node_health, writer)
         self._loop = Loop(self._queue, self._handlers(), metrics)
-        board = Board(view, self._depth, self._heard, now, lambda: self._leading)
-        metrics.registry.register(board)
+        collector = StateCollector(view, self._depth, self._heard, now, lambda: self._leading)
+        metrics.registry.register(collector)
         metrics.clock_ahead.set_function(self._seconds_ahead)
 
     def _handlers(self) -> dict[str, Handler]:
@@ -155,11 +155,11 @@ class Controller:
             handlers |= self._nodes.handlers
         return handlers
 
-    def _node_keeper(self, settings: NodeHealth | None, writer: Writer) -> NodeKeeper | None:
+    def _node_health(self, settings: NodeHealth | None, writer: Writer) -> NodeReconciler | None:
         if settings is None:
             return None
         metrics, say = self._metrics, self._events.say
-        return NodeKeeper(
+        return NodeReconciler(
             settings, self._cluster, self._view, writer, self._lead, say, metrics, self._queue.add
         )
 
@@ -217,21 +217,21 @@ class Controller:
         for informer in self._own_informers:
             await informer.synced.wait()
         while True:
-            if self._rival is not None:
-                await self._stand_down(self._rival)
+            if self._other is not None:
+                await self._stand_down(self._other)
             await self._lead.acquire()
             await self._work_while_leading()
 
-    async def _stand_down(self, rival: Rival) -> None:
+    async def _stand_down(self, other: OtherController) -> None:
         """Leave the work to the cluster's own controller as long as there is one."""
-        await rival.look()
-        reason = rival.reason()
+        await other.look()
+        reason = other.reason()
         if reason is None:
             return
         _log.warning(reason)
         await self._lead.release()
         self._metrics.stood_down.set(1)
-        await rival.leave()
+        await other.leave()
         self._metrics.stood_down.set(0)
         _log.info("the cluster's own controller is gone")
 
@@ -239,10 +239,10 @@ class Controller:
         tasks = [
             asyncio.create_task(self._work_with_the_present()),
             asyncio.create_task(self._lead.hold()),
-            asyncio.create_task(PolicyKeeper(self._cluster, self._view.pods).run()),
+            asyncio.create_task(PolicyReconciler(self._cluster, self._view.pods).run()),
         ]
-        if self._rival is not None:
-            tasks.append(asyncio.create_task(self._rival.appear()))
+        if self._other is not None:
+            tasks.append(asyncio.create_task(self._other.appear()))
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -310,7 +310,7 @@ class Controller:
     def not_ready(self) -> list[str]:
         """Why nothing is to be expected of the process; a standby is ready."""
         reasons = [informer.trouble for informer in self._informers]
-        reasons += [self._rival.reason()] if self._rival is not None else []
+        reasons += [self._other.reason()] if self._other is not None else []
         return list(filter(None, reasons))
 
     def _lateness(self) -> str | None:

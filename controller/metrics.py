@@ -182,7 +182,7 @@ class Metrics:
                 self.eviction_seconds.labels(end.outcome).observe(end.took.total_seconds())
 
 
-class Board(Collector):
+class StateCollector(Collector):
     """What can be read off when somebody asks: watches, queues, and the state of every eviction."""
 
     def __init__(

@@ -50,7 +50,7 @@ class _Seen(ApiType):
     status: _SeenStatus = _SeenStatus()
 
 
-class Rival:
+class OtherController:
     """Looks out for the other controller."""
 
     def __init__(self, cluster: Cluster, now: Callable[[], datetime]) -> None:

@@ -34,7 +34,7 @@ Labels: TypeAlias = Mapping[str, str]
 _log = structlog.get_logger()
 
 
-class PolicyKeeper:
+class PolicyReconciler:
     """Keeps the statuses of policies."""
 
     def __init__(self, cluster: Cluster, pods: Store[KnownPod]) -> None:

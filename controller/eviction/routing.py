@@ -25,7 +25,7 @@ STATES_POOL: Final = "states"
 EVICTIONS_POOL: Final = "evictions"
 """Whose workers call ``pods/eviction``, or delete pods."""
 POOLS: Final = (STATES_POOL, EVICTIONS_POOL)
-_STAGES: Final = {
+_PRIORITIES: Final = {
     PLANNING: -1,
     NODE_REQUEST: -1,
     NODE_DEADLINE: 0,
@@ -49,7 +49,7 @@ class Item(NamedTuple):
     """UID of the target, "" for none."""
 
     @property
-    def lane(self) -> tuple[str, str]:
+    def flow(self) -> tuple[str, str]:
         """Everything about one target goes in single file, so that no work overtakes another."""
         return self.key.namespace, self.target or self.key.name
 
@@ -59,12 +59,12 @@ class Item(NamedTuple):
         return self.key.namespace
 
     @property
-    def stage(self) -> int:
+    def priority(self) -> int:
         """Evictions that have begun go first: under load each ends soon, rather than all late.
 
         Before these goes what takes a wish back: each moment may cost a pod.
         """
-        return _STAGES[self.work]
+        return _PRIORITIES[self.work]
 
     @property
     def pool(self) -> str:

@@ -53,7 +53,7 @@ class NodeMetrics:
         )
 
 
-class ZoneBoard(Collector):
+class ZoneCollector(Collector):
     """How the zones stand, as the leader has planned with them; a standby shows none."""
 
     def __init__(

@@ -28,9 +28,8 @@ from controller.eviction.routing import NODE_DEADLINE, NODE_REQUEST, PLANNING, I
 from controller.eviction.view import KnownPod, View
 from controller.eviction.writer import Writer
 from controller.metrics import Metrics
-from controller.node_health.announcements import NodeHerald
 from controller.node_health.deadline import NodeDeadline
-from controller.node_health.metrics import NodeMetrics, ZoneBoard
+from controller.node_health.metrics import NodeMetrics, ZoneCollector
 from controller.node_health.planning.plan import (
     REQUESTER,
     TIMING,
@@ -41,6 +40,7 @@ from controller.node_health.planning.plan import (
     request_write,
 )
 from controller.node_health.planning.zones import DEFAULTS, Limits, Node
+from controller.node_health.recorder import NodeRecorder
 from controller.node_health.requests import NodeRequests, PretendedRequests
 from controller.node_health.view import NodeView, read_node
 from controller.node_health.zone_budgets import ZoneBudgets
@@ -75,7 +75,7 @@ def requester_error(requester: str) -> str | None:
     return denied[0].error.message if denied else None
 
 
-class NodeKeeper:
+class NodeReconciler:
     """Watches nodes, and plans again and again while this process leads."""
 
     def __init__(
@@ -98,7 +98,7 @@ class NodeKeeper:
         self._plan: NodeHealthPlan | None = None
         self._nodes = nodes = NodeView(settings.requester)
         self.counters = counters = NodeMetrics(metrics.registry)
-        metrics.registry.register(ZoneBoard(lambda: self.plan, cluster.time.now))
+        metrics.registry.register(ZoneCollector(lambda: self.plan, cluster.time.now))
         self.informer = Informer(
             cluster, NODES, read_node, nodes.store, self.node_changed, metrics.reading_failures
         )
@@ -109,7 +109,7 @@ class NodeKeeper:
             else NodeRequests(settings.requester, nodes, view, writer, self._budgets, counters)
         )
         self._deadline = NodeDeadline(cluster, nodes, self.informer, writer, say, counters)
-        self._herald = NodeHerald(nodes, lead, say, counters, dry_run=settings.dry_run)
+        self._recorder = NodeRecorder(nodes, lead, say, counters, dry_run=settings.dry_run)
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
@@ -128,7 +128,7 @@ class NodeKeeper:
         await self.informer.catch_up()
         self._requests.clear()
         self._deadline.clear()
-        self._herald.clear()
+        self._recorder.clear()
         self._budgets.begin(self._lead.inherited)
         self._leading = True
         self._add(TICK, 0.0)
@@ -180,7 +180,7 @@ class NodeKeeper:
         plan = replace(plan, turns=turns, tainted=real)
         try:
             self._plan = plan
-            self._herald.tell(plan, self._requests.new_withdrawals(plan))
+            self._recorder.tell(plan, self._requests.new_withdrawals(plan))
             for item in (*self._requests.schedule(plan), *self._deadline.schedule(plan)):
                 self._add(item, 0.0)
         finally:

@@ -1,7 +1,7 @@
 """A small cluster with failed nodes, and leaders that come and die at any moment, in virtual time.
 
-The keeper of nodes is the real one, and so is the writer. The API server is a model of a few lines
-that keeps what arrived when.
+The reconciler of nodes is the real one, and so is the writer. The API server is a model of a few
+lines that keeps what arrived when.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ from controller.eviction.routing import Item
 from controller.eviction.view import KnownPod, View, read_request
 from controller.eviction.writer import NotLeadingError, Writer
 from controller.metrics import Metrics
-from controller.node_health import reconciler as node_keeper
+from controller.node_health import reconciler as node_reconciler
 from controller.node_health import requests as node_requests
 from controller.node_health import zone_budgets
 from controller.node_health.planning.plan import REQUESTER
 from controller.node_health.planning.pods import NodePod
 from controller.node_health.planning.zones import Health, Node, Zone
-from controller.node_health.reconciler import NodeHealth, NodeKeeper
+from controller.node_health.reconciler import NodeHealth, NodeReconciler
 from rules.times import format_time
 from tests.controller.nodes import AT_ONCE, SECOND, START, A, B
 from tests.controller.objects import Document, uid
@@ -188,7 +188,7 @@ class Lead:
 
 
 class Leader:
-    """One process that leads: the keeper of nodes, its queue, and what it sees."""
+    """One process that leads: the reconciler of nodes, its queue, and what it sees."""
 
     jumps = 0
     """Of the time: none of the kind that would be noticed."""
@@ -211,7 +211,7 @@ class Leader:
         """What was sent and is not known to have arrived."""
         learn = {"evictionrequests": self._learn}
         writer = Writer(self, self.metrics, learn, self.lead.leads)  # type: ignore[arg-type]
-        self.keeper = NodeKeeper(
+        self.reconciler = NodeReconciler(
             settings,
             self,  # type: ignore[arg-type]
             self.view,
@@ -221,17 +221,17 @@ class Leader:
             self.metrics,
             self.add,
         )
-        self.lead.note = self.keeper.note
-        self.keeper.informer.trouble = None
+        self.lead.note = self.reconciler.note
+        self.reconciler.informer.trouble = None
         self._seen: dict[str, Node] = {}
         for number, pod in enumerate(world.pods.values()):
             entry = Entry(pod.key, pod.uid, number, KnownPod(b"", pod))
-            self._tell(self.view.pods.put(entry), self.keeper.pod_changed)
+            self._tell(self.view.pods.put(entry), self.reconciler.pod_changed)
         for document in world.requests.values():
             self._learn(document)
         self.watch()
-        self.keeper.informer.catch_up = self._caught_up  # type: ignore[method-assign]
-        asyncio.run(self.keeper.begin())
+        self.reconciler.informer.catch_up = self._caught_up  # type: ignore[method-assign]
+        asyncio.run(self.reconciler.begin())
 
     @property
     def time(self) -> "Leader":
@@ -251,14 +251,14 @@ class Leader:
             if self._seen.get(name) != node:
                 self._seen[name] = node
                 entry = Entry(Key("", name), name, int(self.world.version()), node)
-                self._tell(self.keeper.informer.store.put(entry), self.keeper.node_changed)
+                self._tell(self.reconciler.informer.store.put(entry), self.reconciler.node_changed)
         for document in self.world.requests.values():
             document["metadata"]["resourceVersion"] = self.world.version()
             self._learn(document)
 
     def _learn(self, document: Mapping[str, Any]) -> None:
         entry = entry_of(document, read_request(document))
-        self._tell(self.view.requests.learn(entry), self.keeper.request_changed)
+        self._tell(self.view.requests.learn(entry), self.reconciler.request_changed)
 
     def _tell(self, changes: list[Change[Any]], changed: Callable[[Change[Any]], None]) -> None:
         for change in changes:
@@ -299,7 +299,7 @@ class Leader:
     async def _do(self, item: Item) -> None:
         self._busy.add(item)
         try:
-            again = await self.keeper.handlers[item.work](item)
+            again = await self.reconciler.handlers[item.work](item)
         except ClusterFailure as failure:
             self._failures[item] += 1
             reaction = reaction_to(failure)
@@ -363,7 +363,7 @@ class Leader:
         if stored is None:
             raise Missing("gone")
         number = int(self.world.version())
-        self._tell(self.view.requests.delete(key, uid, number), self.keeper.request_changed)
+        self._tell(self.view.requests.delete(key, uid, number), self.reconciler.request_changed)
         await self.world.answer()
 
 
@@ -374,5 +374,5 @@ def virtual(world: World) -> Iterator[None]:
         for module in (zone_budgets, node_requests):
             patch.setattr(module, "monotonic", world.steady)
         patch.setattr(clock, "now", world.wall)
-        patch.setattr(node_keeper, "read_node", lambda document: document["node"])
+        patch.setattr(node_reconciler, "read_node", lambda document: document["node"])
         yield

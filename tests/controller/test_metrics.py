@@ -21,7 +21,7 @@ from controller.eviction.planning.extras import Extras
 from controller.eviction.planning.measurements import REASONS, Waiting, waiting
 from controller.eviction.routing import Item as RoutedItem
 from controller.eviction.view import View, keep_eviction, read_pod
-from controller.metrics import MAX_OLDEST, Board, Metrics
+from controller.metrics import MAX_OLDEST, Metrics, StateCollector
 from rules.api import EVICTOR, Eviction
 from rules.times import format_time
 from tests.controller import objects
@@ -212,9 +212,9 @@ def _eviction(number: int, namespace: str, age: timedelta) -> Document:
     return document
 
 
-def _board(view: View, *, leads: Callable[[], bool]) -> CollectorRegistry:
+def _collector(view: View, *, leads: Callable[[], bool]) -> CollectorRegistry:
     registry = CollectorRegistry()
-    registry.register(Board(view, lambda: (3, 4), dict, lambda: START, leads))
+    registry.register(StateCollector(view, lambda: (3, 4), dict, lambda: START, leads))
     return registry
 
 
@@ -226,7 +226,7 @@ def _view(*evictions: Document) -> View:
 
 def test_only_the_leader_speaks_for_the_cluster() -> None:
     leads = False
-    registry = _board(_view(_eviction(1, "shop", MINUTE)), leads=lambda: leads)
+    registry = _collector(_view(_eviction(1, "shop", MINUTE)), leads=lambda: leads)
 
     def names() -> set[str]:
         return {family.name for family in registry.collect()}
@@ -260,7 +260,7 @@ def test_the_oldest_of_each_namespace() -> None:
         _eviction(2, "shop", 3 * MINUTE),
         _eviction(3, "bank", 2 * MINUTE),
     )
-    assert _oldest(_board(view, leads=lambda: True)) == {
+    assert _oldest(_collector(view, leads=lambda: True)) == {
         ("shop", "NotStarted"): 180,
         ("bank", "NotStarted"): 120,
     }
@@ -268,7 +268,7 @@ def test_the_oldest_of_each_namespace() -> None:
 
 def test_a_thousand_namespaces_are_not_a_thousand_series() -> None:
     view = _view(*(_eviction(n, f"ns-{n}", n * MINUTE) for n in range(1, 1001)))
-    shown = _oldest(_board(view, leads=lambda: True))
+    shown = _oldest(_collector(view, leads=lambda: True))
     assert len(shown) == MAX_OLDEST
     assert min(shown.values()) == (1001 - MAX_OLDEST) * 60
 
@@ -277,7 +277,7 @@ def test_what_is_stored() -> None:
     view = _view(_eviction(1, "shop", MINUTE))
     pod = objects.pod("p", 1)
     view.pods.replace([entry_of(pod, read_pod(pod))], 1)
-    registry = _board(view, leads=lambda: True)
+    registry = _collector(view, leads=lambda: True)
     name = "usher_controller_stored_objects"
     stored = {
         each: registry.get_sample_value(name, {"resource": each})

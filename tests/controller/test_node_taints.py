@@ -190,8 +190,8 @@ def test_all_tainted_nodes_at_once_and_no_budget_is_touched() -> None:
         assert world.wanted() == {"n0", "n2", "n4"}
         asyncio.run(leader.run(6))
     assert world.wanted() == {"n0", "n2", "n4", "n6"}
-    assert leader.keeper.counters.turns.labels(*NODES["n0"])._value.get() == 1
-    assert leader.keeper.counters.asked.labels(*NODES["n0"])._value.get() == 4 * PODS_OF_A_NODE
+    assert leader.reconciler.counters.turns.labels(*NODES["n0"])._value.get() == 1
+    assert leader.reconciler.counters.asked.labels(*NODES["n0"])._value.get() == 4 * PODS_OF_A_NODE
     assert leader.told == ["EvictingPods"] * 4
 
 
@@ -245,7 +245,7 @@ def test_a_dry_run_tells_of_them_once() -> None:
     with virtual(world):
         leader = Leader(world, NodeHealth(dry_run=True))
         asyncio.run(leader.run(60))
-    assert leader.keeper.counters.asked.labels(*NODES["n0"])._value.get() == PODS_OF_A_NODE
+    assert leader.reconciler.counters.asked.labels(*NODES["n0"])._value.get() == PODS_OF_A_NODE
     assert world.requests == {}
 
 

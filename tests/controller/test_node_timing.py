@@ -173,7 +173,7 @@ def test_overdue_pods_are_deleted_once() -> None:
         assert leader.deleted == []
         asyncio.run(leader.run(60))
     assert set(leader.deleted) == set(names("n0"))
-    assert leader.keeper.counters.overdue.labels(*A)._value.get() == len(leader.deleted)
+    assert leader.reconciler.counters.overdue.labels(*A)._value.get() == len(leader.deleted)
     assert leader.told.count("DeletedOverdue") == len(leader.deleted)
 
 

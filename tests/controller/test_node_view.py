@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from cluster.key import Key
 from cluster.store import Change, Entry
 from controller.eviction.view import KnownPod, read_request
-from controller.node_health.metrics import ZoneBoard
+from controller.node_health.metrics import ZoneCollector
 from controller.node_health.planning.plan import REQUESTER, plan_node_health, request_name
 from controller.node_health.planning.zones import Health, Node, OtherTaint, Zone
 from controller.node_health.view import NodeView, read_node, read_pod_on_node
@@ -137,9 +137,9 @@ def test_pods_keep_what_counts_for_both() -> None:
 # --- metrics ------------------------------------------------------------------------------------
 
 
-def shown(board: ZoneBoard) -> list[str]:
+def shown(collector: ZoneCollector) -> list[str]:
     registry = CollectorRegistry()
-    registry.register(board)
+    registry.register(collector)
     lines = generate_latest(registry).decode().splitlines()
     prefix = "usher_controller_node_health_"
     return [line.removeprefix(prefix) for line in lines if line.startswith(prefix)]
@@ -147,7 +147,7 @@ def shown(board: ZoneBoard) -> list[str]:
 
 def test_zones_are_shown_as_of_the_last_plan() -> None:
     plan = plan_node_health(snapshot([*nodes(A, 20, 12), *nodes(Zone(), 20)]), START)
-    lines = shown(ZoneBoard(lambda: plan, lambda: START))
+    lines = shown(ZoneCollector(lambda: plan, lambda: START))
     labels = '{region="eu-1",zone="a"}'
     for name, value in {
         "zone_nodes": 20.0,
@@ -164,14 +164,14 @@ def test_zones_are_shown_as_of_the_last_plan() -> None:
 
 
 def test_a_standby_shows_none() -> None:
-    assert shown(ZoneBoard(lambda: None, lambda: START)) == []
+    assert shown(ZoneCollector(lambda: None, lambda: START)) == []
 
 
 @pytest.mark.parametrize("zones", [[A], [A, B]])
 def test_a_cluster_that_is_down_is_shown(zones: list[Zone]) -> None:
     listed = [node for zone in zones for node in nodes(zone, 3, 3)]
     plan = plan_node_health(snapshot(listed), START)
-    assert "cluster_down 1.0" in shown(ZoneBoard(lambda: plan, lambda: START))
+    assert "cluster_down 1.0" in shown(ZoneCollector(lambda: plan, lambda: START))
 
 
 # --- since when a node is down ------------------------------------------------------------------

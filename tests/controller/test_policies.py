@@ -14,7 +14,7 @@ from cluster.key import Key
 from cluster.resources import CLUSTER_POLICIES, NAMESPACES, POLICIES, Resource
 from cluster.store import Store, entry_of
 from controller.eviction.view import read_pod
-from controller.policies import PolicyKeeper
+from controller.policies import PolicyReconciler
 from tests.controller import objects
 
 NARROW = {"matchLabels": {"app": "db"}}
@@ -57,17 +57,17 @@ def cluster() -> FakeCluster:
 
 
 @pytest.fixture
-def keeper(cluster: FakeCluster) -> PolicyKeeper:
-    return PolicyKeeper(cluster, Store())  # type: ignore[arg-type]
+def reconciler(cluster: FakeCluster) -> PolicyReconciler:
+    return PolicyReconciler(cluster, Store())  # type: ignore[arg-type]
 
 
-def add_pods(keeper: PolicyKeeper, *namespaces: str, app: str = "db") -> None:
+def add_pods(reconciler: PolicyReconciler, *namespaces: str, app: str = "db") -> None:
     """A pod in each of ``namespaces``."""
     for namespace in namespaces:
-        number = len(keeper._pods)
+        number = len(reconciler._pods)
         document = objects.pod(f"pod-{number}", number)
         document["metadata"] |= {"namespace": namespace, "labels": {"app": app}}
-        keeper._pods.put(entry_of(document, read_pod(document)))
+        reconciler._pods.put(entry_of(document, read_pod(document)))
 
 
 def policy(name: str, namespace: str = "", **spec: Any) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def policy(name: str, namespace: str = "", **spec: Any) -> dict[str, Any]:
     }
 
 
-async def test_pods_are_counted(cluster: FakeCluster, keeper: PolicyKeeper) -> None:
+async def test_pods_are_counted(cluster: FakeCluster, reconciler: PolicyReconciler) -> None:
     selector = {"matchLabels": {"team": "data"}}
     cluster.lists = {
         POLICIES: [policy("own", "shop")],
@@ -90,9 +90,9 @@ async def test_pods_are_counted(cluster: FakeCluster, keeper: PolicyKeeper) -> N
             {"metadata": {"name": "shop"}},
         ],
     }
-    add_pods(keeper, "shop", "shop", "data", "other")
-    add_pods(keeper, "shop", "data", app="web")
-    await keeper.count()
+    add_pods(reconciler, "shop", "shop", "data", "other")
+    add_pods(reconciler, "shop", "data", app="web")
+    await reconciler.count()
     assert cluster.applied == {
         Key("shop", "own"): {"observedGeneration": 3, "matchedPods": 2},
         Key("", "all"): {"observedGeneration": 3, "matchedPods": 4},
@@ -101,17 +101,17 @@ async def test_pods_are_counted(cluster: FakeCluster, keeper: PolicyKeeper) -> N
 
 
 async def test_nothing_is_written_where_nothing_changed(
-    cluster: FakeCluster, keeper: PolicyKeeper
+    cluster: FakeCluster, reconciler: PolicyReconciler
 ) -> None:
     known = policy("own", "shop") | {"status": {"observedGeneration": 3, "matchedPods": 1}}
     cluster.lists[POLICIES] = [known]
-    add_pods(keeper, "shop")
-    await keeper.count()
+    add_pods(reconciler, "shop")
+    await reconciler.count()
     assert cluster.applied == {}
 
 
 async def test_nothing_ends_the_count(
-    cluster: FakeCluster, keeper: PolicyKeeper, monkeypatch: pytest.MonkeyPatch
+    cluster: FakeCluster, reconciler: PolicyReconciler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.lists[POLICIES] = RuntimeError("a bug")
     pauses = []
@@ -123,23 +123,23 @@ async def test_nothing_ends_the_count(
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
     with pytest.raises(asyncio.CancelledError):
-        await keeper.run()
+        await reconciler.run()
     assert len(pauses) == 3
 
 
 async def test_a_cluster_without_the_kinds_is_no_failure(
-    cluster: FakeCluster, keeper: PolicyKeeper
+    cluster: FakeCluster, reconciler: PolicyReconciler
 ) -> None:
     for resource in (POLICIES, CLUSTER_POLICIES):
         cluster.lists[resource] = Missing("not found")
     structlog.reset_defaults()
     with capture_logs() as lines:
-        await keeper.count()
+        await reconciler.count()
     assert lines == []
 
 
 async def test_one_failure_does_not_keep_others_from_their_count(
-    cluster: FakeCluster, keeper: PolicyKeeper
+    cluster: FakeCluster, reconciler: PolicyReconciler
 ) -> None:
     odd = policy("odd", "shop", podSelector={"matchLabels": {"app": 7}})
     without = {name: value for name, value in policy("none", "shop").items() if name != "spec"}
@@ -147,11 +147,11 @@ async def test_one_failure_does_not_keep_others_from_their_count(
         POLICIES: [odd, policy("own", "shop"), without],
         CLUSTER_POLICIES: Denied("forbidden", "list clusterresponderpolicies"),
     }
-    add_pods(keeper, "shop")
+    add_pods(reconciler, "shop")
     structlog.reset_defaults()
     with capture_logs() as lines:
-        await keeper.count()
-        await keeper.count()
+        await reconciler.count()
+        await reconciler.count()
     assert list(cluster.applied) == [Key("shop", "own"), Key("shop", "none")]
     (line,) = lines
     assert line["errors"] == [

@@ -14,9 +14,9 @@ from prometheus_client.registry import Collector
 
 from certs.metrics import Metrics as CertificateMetrics
 from controller.eviction.view import View
-from controller.metrics import Board as ControllerBoard
 from controller.metrics import Metrics as ControllerMetrics
-from controller.node_health.metrics import NodeMetrics, ZoneBoard
+from controller.metrics import StateCollector as ControllerCollector
+from controller.node_health.metrics import NodeMetrics, ZoneCollector
 from webhook.metrics import Metrics as WebhookMetrics
 
 _PREFACE: Final = """# Metrics
@@ -56,7 +56,7 @@ def controller() -> list[Family]:
     """What ``usher controller`` counts, with the evictions of failed nodes."""
     registry = ControllerMetrics().registry
     registry.register(
-        ControllerBoard(
+        ControllerCollector(
             View(),
             lambda: (0, 0),
             dict,
@@ -65,7 +65,7 @@ def controller() -> list[Family]:
         )
     )
     NodeMetrics(registry)
-    registry.register(ZoneBoard(lambda: None, lambda: datetime.now(UTC)))
+    registry.register(ZoneCollector(lambda: None, lambda: datetime.now(UTC)))
     return list(_registered(registry))
 
 

@@ -13,8 +13,8 @@ import yaml
 from cli.main import usher as group
 from controller.eviction.planning import occurrences as eviction_occurrences
 from controller.eviction.view import View
-from controller.metrics import Board, Metrics
-from controller.node_health.metrics import NodeMetrics, ZoneBoard
+from controller.metrics import Metrics, StateCollector
+from controller.node_health.metrics import NodeMetrics, ZoneCollector
 from controller.node_health.planning import occurrences as node_occurrences
 from tests.controller.rights import NODE_HEALTH, PERMISSIONS
 from tests.e2e.api import Object
@@ -54,10 +54,10 @@ def test_flags_and_defaults() -> None:
 def test_metrics() -> None:
     metrics = Metrics()
     metrics.registry.register(
-        Board(View(), lambda: (0, 0), dict, lambda: datetime.now(UTC), lambda: True)
+        StateCollector(View(), lambda: (0, 0), dict, lambda: datetime.now(UTC), lambda: True)
     )
     NodeMetrics(metrics.registry)
-    metrics.registry.register(ZoneBoard(lambda: None, lambda: datetime.now(UTC)))
+    metrics.registry.register(ZoneCollector(lambda: None, lambda: datetime.now(UTC)))
     named = {
         family.name + ("_total" if family.type == "counter" else "")
         for family in metrics.registry.collect()

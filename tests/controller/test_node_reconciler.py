@@ -1,4 +1,4 @@
-"""The keeper of nodes among failures, crashes and clocks: what arrives at the API server."""
+"""The reconciler of nodes among failures, crashes and clocks: what arrives at the API server."""
 
 import asyncio
 from dataclasses import replace
@@ -88,8 +88,8 @@ def test_the_first_node_has_its_turn_after_10_seconds() -> None:
     leader = lead(world, 11)
     assert [each.node for each in world.arrivals] == ["n0"] * PODS_OF_A_NODE
     assert leader.told == ["EvictingPods"]
-    assert leader.keeper.counters.asked.labels(*A)._value.get() == PODS_OF_A_NODE
-    assert leader.keeper.counters.turns.labels(*A)._value.get() == 1
+    assert leader.reconciler.counters.asked.labels(*A)._value.get() == PODS_OF_A_NODE
+    assert leader.reconciler.counters.turns.labels(*A)._value.get() == 1
 
 
 def test_a_recovered_node_takes_its_requests_back() -> None:
@@ -106,7 +106,7 @@ def test_a_recovered_node_takes_its_requests_back() -> None:
         asyncio.run(leader.run(1))
     assert world.requests == {}
     assert leader.told == ["EvictingPods", "EvictionsWithdrawn"]
-    assert leader.keeper.counters.withdrawn.labels(*A)._value.get() == PODS_OF_A_NODE
+    assert leader.reconciler.counters.withdrawn.labels(*A)._value.get() == PODS_OF_A_NODE
 
 
 def test_nothing_is_written_when_nothing_has_changed() -> None:
@@ -133,9 +133,9 @@ def test_a_dry_run_only_tells() -> None:
         world.turn(Health.READY, "n0")
         asyncio.run(leader.run(1))
     assert (world.arrivals, world.requests, world.note, leader.told) == ([], {}, "", [])
-    assert leader.keeper.counters.turns.labels(*A)._value.get() == 1
-    assert leader.keeper.counters.asked.labels(*A)._value.get() == PODS_OF_A_NODE
-    assert leader.keeper.counters.withdrawn.labels(*A)._value.get() == PODS_OF_A_NODE
+    assert leader.reconciler.counters.turns.labels(*A)._value.get() == 1
+    assert leader.reconciler.counters.asked.labels(*A)._value.get() == PODS_OF_A_NODE
+    assert leader.reconciler.counters.withdrawn.labels(*A)._value.get() == PODS_OF_A_NODE
 
 
 @pytest.mark.parametrize("leaders", [1, 2, 3])
@@ -167,10 +167,10 @@ def test_no_turn_on_old_news() -> None:
     world.turn(Health.UNREACHABLE, "n0")
     with virtual(world):
         leader = Leader(world, SETTINGS)
-        leader.keeper.informer.trouble = "nodes can't be read"
+        leader.reconciler.informer.trouble = "nodes can't be read"
         asyncio.run(leader.run(60))
         assert world.arrivals == []
-        leader.keeper.informer.trouble = None
+        leader.reconciler.informer.trouble = None
         asyncio.run(leader.run(16))
     assert {each.node for each in world.arrivals} == {"n0"}
 
@@ -185,7 +185,7 @@ def test_no_turn_of_a_node_that_has_recovered_unseen() -> None:
         world.turn(Health.READY, "n0")
         asyncio.run(leader.run(30))
     assert {each.node for each in world.arrivals} == {"n2"}
-    assert leader.keeper.counters.turns.labels(*A)._value.get() == 1
+    assert leader.reconciler.counters.turns.labels(*A)._value.get() == 1
 
 
 def test_no_turn_of_a_node_that_is_gone_unseen() -> None:
@@ -230,7 +230,7 @@ def test_a_dry_run_looks_as_well() -> None:
         leader.is_watching = False
         world.turn(Health.READY, "n0")
         asyncio.run(leader.run(30))
-    assert leader.keeper.counters.turns.labels(*A)._value.get() == 0
+    assert leader.reconciler.counters.turns.labels(*A)._value.get() == 0
 
 
 def test_no_turn_without_the_lease() -> None:
@@ -288,7 +288,7 @@ def test_what_could_not_be_sent_is_tried_again_in_the_same_turn() -> None:
         world.fate = lambda: next(fates, None)
         asyncio.run(leader.run(9))
     assert len(world.requests) == PODS_OF_A_NODE
-    assert leader.keeper.counters.turns.labels(*A)._value.get() == 1
+    assert leader.reconciler.counters.turns.labels(*A)._value.get() == 1
 
 
 def test_what_is_left_over_of_a_turn_does_not_come_with_the_next_one() -> None:
@@ -339,7 +339,7 @@ def test_a_name_that_is_taken_holds_up_nobody() -> None:
     leader = lead(world, 40)
     assert len(world.requests) == 2 * PODS_OF_A_NODE
     assert world.requests[taken]["spec"]["requester"] == "a.io/b"
-    assert leader.keeper.counters.turns.labels(*A)._value.get() == 2
+    assert leader.reconciler.counters.turns.labels(*A)._value.get() == 2
 
 
 def test_a_node_that_recovers_while_requests_wait_is_left_alone() -> None:
@@ -347,7 +347,7 @@ def test_a_node_that_recovers_while_requests_wait_is_left_alone() -> None:
     world.turn(Health.UNREACHABLE, "n0")
     with virtual(world):
         leader = Leader(world, SETTINGS)
-        plan_now, send = (leader.keeper.handlers[work] for work in (PLANNING, NODE_REQUEST))
+        plan_now, send = (leader.reconciler.handlers[work] for work in (PLANNING, NODE_REQUEST))
         asyncio.run(plan_now(TICK))
         world.pass_by(10)
         asyncio.run(plan_now(TICK))
@@ -366,13 +366,13 @@ def test_a_zone_saves_up_nothing_while_requests_wait_to_be_sent() -> None:
     world.turn(Health.UNREACHABLE, "n0")
     with virtual(world):
         leader = Leader(world, SETTINGS)
-        plan_now, send = (leader.keeper.handlers[work] for work in (PLANNING, NODE_REQUEST))
+        plan_now, send = (leader.reconciler.handlers[work] for work in (PLANNING, NODE_REQUEST))
         asyncio.run(plan_now(TICK))
         world.pass_by(10)
         asyncio.run(plan_now(TICK))
         items = [entry[2] for entry in leader._queue if entry[2].work == NODE_REQUEST]
         world.pass_by(30)
-        plan = leader.keeper.plan
+        plan = leader.reconciler.plan
         assert plan is not None
         assert (len(items), plan.budgets[A].tokens) == (PODS_OF_A_NODE, 0)
         asyncio.run(leader.lead.keep())
@@ -380,7 +380,7 @@ def test_a_zone_saves_up_nothing_while_requests_wait_to_be_sent() -> None:
         for item in items:
             asyncio.run(send(item))
         world.pass_by(5)
-        plan = leader.keeper.plan
+        plan = leader.reconciler.plan
         assert plan is not None
         assert plan.budgets[A].tokens == pytest.approx(0.5)
 
@@ -467,8 +467,8 @@ class Course:
             self._replace(step["late"])
         else:
             if step["end"] == "released":
-                self.leader.keeper.end()
-                world.note = self.leader.keeper.note() or ""
+                self.leader.reconciler.end()
+                world.note = self.leader.reconciler.note() or ""
                 self.leader = Leader(world, self._settings)
             elif step["end"] == "killed":
                 self._replace(step["late"])

@@ -23,7 +23,7 @@ from controller.node_health.view import NodeView
 _log = structlog.get_logger()
 
 
-class NodeHerald:
+class NodeRecorder:
     """Says each thing when it begins. A dry run has log lines, and no Events."""
 
     def __init__(

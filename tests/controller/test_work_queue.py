@@ -1,4 +1,4 @@
-"""The work queue: once each, in its own time, never two of a lane at once."""
+"""The work queue: once each, in its own time, never two of a flow at once."""
 
 import asyncio
 from typing import NamedTuple
@@ -9,8 +9,8 @@ from tests.patience import PATIENCE
 
 class Thing(NamedTuple):
     name: str
-    lane: str = ""
-    stage: int = 0
+    flow: str = ""
+    priority: int = 0
     namespace: str = ""
     pool: str = ""
 
@@ -33,7 +33,7 @@ def test_an_item_added_twice_is_taken_once() -> None:
 
 def test_lower_stages_go_first_and_equals_in_order() -> None:
     schedule: Schedule[Thing] = Schedule()
-    late = Thing("late", "late", stage=2)
+    late = Thing("late", "late", priority=2)
     for item in (late, B, A):
         schedule.add(item, 0)
     assert [taken(schedule, 0) for _ in range(3)] == [B, A, late]
@@ -41,7 +41,7 @@ def test_lower_stages_go_first_and_equals_in_order() -> None:
 
 def test_a_busy_lane_waits() -> None:
     schedule: Schedule[Thing] = Schedule()
-    first, second = Thing("1", "lane"), Thing("2", "lane")
+    first, second = Thing("1", "flow"), Thing("2", "flow")
     schedule.add(first, 0)
     schedule.add(second, 0)
     assert taken(schedule, 0) == first
@@ -136,8 +136,10 @@ def test_namespaces_take_turns() -> None:
     schedule: Schedule[Thing] = Schedule()
     for number in range(100):
         schedule.add(Thing(str(number), str(number), namespace="crowd"), 0)
-    for stage in (2, 0):
-        schedule.add(Thing(f"late {stage}", f"late {stage}", stage=stage, namespace="b"), 1)
+    for priority in (2, 0):
+        schedule.add(
+            Thing(f"late {priority}", f"late {priority}", priority=priority, namespace="b"), 1
+        )
     found = [taken(schedule, 1) for _ in range(5)]
     assert [thing.name for thing in found if thing] == ["0", "late 0", "1", "late 2", "2"]
 
@@ -145,14 +147,14 @@ def test_namespaces_take_turns() -> None:
 def test_what_is_urgent_goes_before_all_others() -> None:
     schedule: Schedule[Thing] = Schedule()
     schedule.add(Thing("1", "1", namespace="a"), 0)
-    schedule.add(Thing("urgent", "2", stage=-1, namespace="z"), 0)
+    schedule.add(Thing("urgent", "2", priority=-1, namespace="z"), 0)
     found = [taken(schedule, 1) for _ in range(2)]
     assert [thing.name for thing in found if thing] == ["urgent", "1"]
 
 
 def test_pools_share_lanes_but_no_workers() -> None:
     schedule: Schedule[Thing] = Schedule()
-    slow, quick = Thing("slow", "lane", pool="slow"), Thing("quick", "lane")
+    slow, quick = Thing("slow", "flow", pool="slow"), Thing("quick", "flow")
     other = Thing("other", "other")
     for item in (slow, quick, other):
         schedule.add(item, 0)
@@ -180,11 +182,11 @@ class Counted:
     """An item that counts how often a queue looks at it."""
 
     looks = 0
-    stage = 0
+    priority = 0
     namespace = pool = ""
 
     @property
-    def lane(self) -> str:
+    def flow(self) -> str:
         Counted.looks += 1
         return "one"
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cluster.failures import ClusterFailure, Denied, Missing, Unreachable
-from controller.other_controller import MANAGER, TRACE_AGE, Rival
+from controller.other_controller import MANAGER, TRACE_AGE, OtherController
 from rules.times import format_time
 from tests.controller.store import START
 
@@ -28,9 +28,11 @@ class Server:
         return self.is_native
 
 
-def rival(failure: ClusterFailure | None, *, is_native: bool = True) -> tuple[Rival, Server]:
+def other_controller(
+    failure: ClusterFailure | None, *, is_native: bool = True
+) -> tuple[OtherController, Server]:
     server: Any = Server(failure, is_native=is_native)
-    return Rival(server, lambda: server.now), server
+    return OtherController(server, lambda: server.now), server
 
 
 def eviction(manager: str, ago: timedelta = timedelta(), **status: Any) -> dict[str, Any]:
@@ -39,7 +41,7 @@ def eviction(manager: str, ago: timedelta = timedelta(), **status: Any) -> dict[
 
 
 async def test_the_role_is_a_reason_where_the_api_is_native() -> None:
-    found, server = rival(None)
+    found, server = other_controller(None)
     assert found.reason() is None
     await found.look()
     assert "ClusterRole" in str(found.reason())
@@ -52,7 +54,7 @@ async def test_the_role_is_a_reason_where_the_api_is_native() -> None:
 
 
 async def test_a_role_that_is_left_over_is_none() -> None:
-    found, server = rival(None, is_native=False)
+    found, server = other_controller(None, is_native=False)
     await found.look()
     assert found.reason() is None
     server.is_native = True  # the cluster has come to serve the API itself
@@ -61,13 +63,13 @@ async def test_a_role_that_is_left_over_is_none() -> None:
 
 
 async def test_who_may_not_look_goes_on() -> None:
-    found, _ = rival(Denied("no", "get clusterroles"))
+    found, _ = other_controller(Denied("no", "get clusterroles"))
     await found.look()
     assert found.reason() is None
 
 
 async def test_a_fresh_trace_is_a_reason_until_it_is_old() -> None:
-    found, server = rival(Missing("no such role"))
+    found, server = other_controller(Missing("no such role"))
     found.saw(eviction("kubectl"))
     found.saw(eviction(MANAGER, conditions=[{"type": "Failed", "status": "True"}]))
     assert found.reason() is None
@@ -80,14 +82,14 @@ async def test_a_fresh_trace_is_a_reason_until_it_is_old() -> None:
 
 @pytest.mark.parametrize("time", ["", "yesterday", None])
 def test_an_entry_without_a_time_says_nothing(time: str | None) -> None:
-    found, _ = rival(Missing("no such role"))
+    found, _ = other_controller(Missing("no such role"))
     entry = {"manager": MANAGER, "time": time}
     found.saw({"metadata": {"managedFields": [entry]}})
     assert found.reason() is None
 
 
 def test_an_old_entry_stays_old_however_often_others_write() -> None:
-    found, server = rival(Missing("no such role"))
+    found, server = other_controller(Missing("no such role"))
     for _ in range(480):  # a heartbeat every three minutes for a day
         found.saw(eviction(MANAGER, ago=timedelta(days=31)))
         assert found.reason() is None
