@@ -10,21 +10,23 @@ _PAUSES: Final = (0.05, 1.0)
 """The shortest and the longest time between two questions (s)."""
 _PAUSE_PER_QUESTION: Final = 3
 """How much longer to pause than to ask: what is waited for needs the processor, too."""
+_LATE: Final = 0.02
+"""How late the end of a long wait may be seen, as part of it: the longer, the fewer questions."""
 
 T = TypeVar("T")
 
 
 def eventually(condition: Callable[[], T | None], what: str) -> T:
     """Poll until ``condition`` returns something true, and return it."""
-    deadline = time.monotonic() + PATIENCE
+    began = time.monotonic()
     while True:
         asked = time.monotonic()
         if found := condition():
             return found
         answered = time.monotonic()
-        if answered > deadline:
+        if answered - began > PATIENCE:
             raise AssertionError(f"not in {PATIENCE:.0f} s: {what}")
-        pause = _PAUSE_PER_QUESTION * (answered - asked)
+        pause = max(_PAUSE_PER_QUESTION * (answered - asked), _LATE * (answered - began))
         time.sleep(min(max(pause, _PAUSES[0]), _PAUSES[1]))
 
 
