@@ -168,7 +168,7 @@ def test_definitions_appear_later(tmp_path: Path) -> None:
 
 def test_stands_down_for_the_clusters_own_controller(cluster: Cluster, tmp_path: Path) -> None:
     users = Users(cluster)
-    with running(cluster, tmp_path, "--lease-name", "other_controller") as program:
+    with running(cluster, tmp_path, "--lease-name", "other-controller") as program:
         program.wait_for_lead()
         pod = users.create_pod("web-0", RESPONDER)
         users.request(pod, "drain")
@@ -179,14 +179,14 @@ def test_stands_down_for_the_clusters_own_controller(cluster: Cluster, tmp_path:
         query = "?fieldManager=evictionrequest-controller&force=true"
         users.call("PATCH", path + query, theirs, content_type=APPLY)
         eventually(lambda: "standing down" in program.ask("/readyz")[1], "it stands down")
-        lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/other_controller"
+        lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/other-controller"
         eventually(
             lambda: not cluster.api("GET", lease).body["spec"]["holderIdentity"],
             "the lease is free",
         )
         eventually(lambda: program.metric("usher_controller_stood_down") == 1, "the metric")
         users.delete("evictions", "pod-1-web-0")  # or the other tests' controllers would see it
-    with running(cluster, tmp_path, "--lease-name", "other_controller") as program:
+    with running(cluster, tmp_path, "--lease-name", "other-controller") as program:
         program.wait_for_lead()
 
 

@@ -182,7 +182,7 @@ class World:
 
 
 def _rates(document: Any) -> list[tuple[str, float]]:
-    return [(zone["zone"], zone["rate"]) for zone in document["zones"]]
+    return [(zone.get("zone", ""), zone.get("rate", 0.0)) for zone in document["zones"]]
 
 
 # --- the rate -----------------------------------------------------------------------------------
