@@ -45,25 +45,19 @@ _UTF8_BYTES: Final = 4
 """What a character takes at most."""
 
 
-class _Kind(Struct, frozen=True, gc=False):
-    """``metav1.GroupVersionKind``."""
-
+class _Kind(Struct, frozen=True, gc=False):  # metav1.GroupVersionKind
     group: str = ""
     version: str = ""
     kind: str = ""
 
 
-class _Resource(Struct, frozen=True, gc=False):
-    """``metav1.GroupVersionResource``."""
-
+class _Resource(Struct, frozen=True, gc=False):  # metav1.GroupVersionResource
     group: str = ""
     version: str = ""
     resource: str = ""
 
 
-class _UserInfo(Struct, frozen=True, gc=False):
-    """``authentication/v1 UserInfo``."""
-
+class _UserInfo(Struct, frozen=True, gc=False):  # authentication/v1 UserInfo
     username: str = ""
     groups: tuple[str, ...] = ()
     uid: str = ""

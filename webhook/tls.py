@@ -72,7 +72,12 @@ class ServingCertificate:
         files = self._read()
         if files != self._seen:
             self._seen, self._next = files, None
-            self._next = self._load(files)
+            try:
+                self._next = self._load(files)
+            except CertificateError:
+                if self._read() != files:
+                    return False  # read amid a change: the next refresh sees all of it
+                raise
             self._check(self._next.leaf, now)
         if self._next is None or (self._current.is_valid(now) and not self._next.is_valid(now)):
             return False
