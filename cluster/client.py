@@ -212,7 +212,7 @@ class Cluster:
         pages = self.encoded_pages(resource, namespace, selector, accept=accept)
         async with aclosing(pages):
             async for page in pages:
-                yield Page([msgspec.json.decode(item) for item in page.items], page.version)
+                yield Page([_read(dict, item) for item in page.items], page.version)
 
     async def encoded_pages(
         self, resource: Resource, namespace: str = "", selector: str = "", *, accept: str = _JSON
@@ -262,7 +262,7 @@ class Cluster:
                 async for line in lines:
                     event = _read(_Event, line)
                     if event.type == "ERROR":
-                        status = msgspec.json.decode(event.object)
+                        status = _read(dict, event.object)
                         raise _failure(status.get("code", 0), status, None, call)
                     yield WatchEvent(event.type, event.object)
         except (aiohttp.ClientError, OSError) as error:
@@ -364,9 +364,16 @@ class Cluster:
 
     # --- the wire -------------------------------------------------------------------------------
 
-    async def _send(self, *request: Any) -> Document:
-        """As :meth:`_text`; returns the object of the answer."""
-        return _read(dict, await self._text(*request))
+    async def _send(
+        self,
+        method: str,
+        call: _Call,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> Document:
+        """Ask, and return the object of the answer."""
+        return _read(dict, await self._text(method, call, path, query, body))
 
     async def _text(
         self,
@@ -482,7 +489,7 @@ class Cluster:
             )
 
 
-def _read(model: type[ItemT], text: bytes) -> ItemT:
+def _read(model: type[ItemT], text: bytes | Raw) -> ItemT:
     try:
         return read(model, text)
     except DecodeError as error:

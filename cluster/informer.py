@@ -22,7 +22,7 @@ from cluster.failures import (
 )
 from cluster.pauses import jittered
 from cluster.resources import Resource
-from cluster.store import Change, Entry, Packed, Store, entry_of, metadata_of, version_of
+from cluster.store import Change, Entry, Metadata, Packed, Store, entry_of, metadata_of, version_of
 from rules.decode import DecodeError, Encoded
 
 ValueT = TypeVar("ValueT")
@@ -178,7 +178,7 @@ class Informer(Generic[ValueT]):
         self.heard = monotonic()
 
     def _take(self, event: WatchEvent) -> None:
-        metadata = metadata_of(event.object)
+        metadata = _metadata_of(event.object)
         if event.type == "DELETED":
             self._tell(self.store.delete(*metadata.identity))
         elif event.type == "BOOKMARK" or self.store.knows(*metadata.identity):
@@ -192,7 +192,7 @@ class Informer(Generic[ValueT]):
 
     def _listed(self, document: Encoded) -> Entry[ValueT] | None:
         """What is known of an object already, if it has not changed; mostly nothing has."""
-        key, uid, version = metadata_of(document).identity
+        key, uid, version = _metadata_of(document).identity
         known = self.store.get(key)
         if known is not None and (known.uid, known.version) == (uid, version) and version > -1:
             return known
@@ -203,7 +203,7 @@ class Informer(Generic[ValueT]):
         try:
             return entry_of(document, self._read(document))
         except DecodeError as error:
-            metadata = metadata_of(document)
+            metadata = _metadata_of(document)
             _log.error(
                 "an object can't be read and is left alone",
                 resource=str(self.resource),
@@ -244,6 +244,13 @@ class Informer(Generic[ValueT]):
 
     def _count(self, failure: ClusterFailure) -> None:
         self._failures.labels(str(self.resource), type(failure).__name__).inc()
+
+
+def _metadata_of(document: Encoded) -> Metadata:
+    try:
+        return metadata_of(document)
+    except DecodeError as error:
+        raise ServerFailure(f"an object that can't be told from others: {error}") from None
 
 
 def _explained(failure: ClusterFailure, resource: Resource) -> str:

@@ -358,3 +358,14 @@ async def test_an_object_that_can_not_be_read_is_left_alone(
     changes, informer = await told(script, monkeypatch)
     assert changes == ["+b"]
     assert informer.synced.is_set()
+
+
+async def test_an_object_without_an_identity_is_a_failure_of_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nameless = {"metadata": {"name": 5, "resourceVersion": "6"}}
+    lists = [Page([nameless], "5")], [Page([thing("a", 1)], "7")]
+    script = Script(*lists, [WatchEvent("ADDED", nameless)], [Page([thing("b", 8)], "9")])
+    changes, informer = await told(script, monkeypatch)
+    assert changes == ["+a", "-a", "+b"]
+    assert informer.trouble is None
